@@ -15,8 +15,6 @@
 namespace crossmesh {
 namespace {
 
-constexpr int64_t kListedDefault = 20;
-
 struct OperationFlags {
   std::string id;
   std::string reason = "asked for on the command line";
@@ -24,10 +22,7 @@ struct OperationFlags {
 };
 
 absl::Status ListOperations(Cli& cli, const OperationFlags& flags) {
-  if (flags.count < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--count: expected at least 1, found ", flags.count));
-  }
+  RETURN_IF_ERROR(CheckCount(flags.count));
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const std::vector<v1::Operation> operations, client.ListOperations(flags.count));
   return cli.Answer(ListDocument("operations", operations), OperationTable(operations));

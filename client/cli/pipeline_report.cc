@@ -13,8 +13,6 @@
 namespace crossmesh {
 namespace {
 
-constexpr size_t kDigestShown = 12;
-
 std::string Percent(double part) {
   return absl::StrFormat("%.1f %%", std::round(1000 * part) / 10 + 0.0);  // never -0.0
 }
@@ -39,12 +37,11 @@ std::string RankTable(const v1::PipelinePlan& plan) {
 std::string TransferTable(const v1::PipelinePlan& plan) {
   TextTable table({"EDGE>", "WAY", "SAMPLES>", "TIME>", "BOUND>", "BYTES>", "BUFFERS>", "PLAN"});
   for (const v1::PipelineTransferSummary& transfer : plan.transfers()) {
-    table.AddRow(
-        {absl::StrCat(transfer.edge()), transfer.backward() ? "backward" : "forward",
-         absl::StrCat(transfer.samples()), FormatSeconds(transfer.seconds()),
-         FormatSeconds(transfer.bound_seconds()), Bytes(transfer.bytes()),
-         absl::StrCat(transfer.buffers()),
-         transfer.plan_id().empty() ? "by hand" : transfer.plan_id().substr(0, kDigestShown)});
+    table.AddRow({absl::StrCat(transfer.edge()), transfer.backward() ? "backward" : "forward",
+                  absl::StrCat(transfer.samples()), FormatSeconds(transfer.seconds()),
+                  FormatSeconds(transfer.bound_seconds()), Bytes(transfer.bytes()),
+                  absl::StrCat(transfer.buffers()),
+                  transfer.plan_id().empty() ? "by hand" : ShortId(transfer.plan_id())});
   }
   return table.row_count() == 0 ? "" : "\n" + table.ToString();
 }
@@ -72,8 +69,7 @@ std::string PipelinePlanText(const v1::PipelinePlan& plan) {
   line("Proven",
        absl::StrCat(plan.proven_ops(), " ops once each, no circle, ", plan.proven_transfers(),
                     " transfers in one order at both ends, memory"));
-  line("Plan", absl::StrCat(plan.id().substr(0, kDigestShown), ", made in ",
-                            FormatSeconds(plan.plan_seconds())));
+  line("Plan", absl::StrCat(ShortId(plan.id()), ", made in ", FormatSeconds(plan.plan_seconds())));
   absl::StrAppend(&text, "\n", RankTable(plan), TransferTable(plan));
   const std::string warnings = WarningLines(plan.warnings());
   return warnings.empty() ? text : absl::StrCat(text, "\n", warnings);

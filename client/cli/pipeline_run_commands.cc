@@ -26,8 +26,6 @@
 namespace crossmesh {
 namespace {
 
-constexpr int64_t kListedRuns = 20;
-
 // As people write it: camel case, and no fields without a value.
 std::string ToFile(const v1::PipelineSpec& spec) {
   google::protobuf::util::JsonPrintOptions options;
@@ -101,15 +99,12 @@ absl::Status Run(Cli& cli, const PipelineRunFlags& flags) {
 
 struct RunListFlags {
   std::string id;
-  int64_t count = kListedRuns;
+  int64_t count = kListedDefault;
   bool now = false;
 };
 
 absl::Status ListRuns(Cli& cli, const RunListFlags& flags) {
-  if (flags.count < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--count: expected at least 1, found ", flags.count));
-  }
+  RETURN_IF_ERROR(CheckCount(flags.count));
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const std::vector<v1::PipelineRun> runs, client.ListPipelineRuns(flags.count));
   return cli.Answer(ListDocument("runs", runs), PipelineRunTable(runs));

@@ -23,7 +23,6 @@
 namespace crossmesh {
 namespace {
 
-constexpr size_t kPlanIdShown = 12;
 constexpr int kErrorsShown = 5;
 
 std::string Seconds(std::optional<double> seconds) {
@@ -157,7 +156,7 @@ std::string PipelineRunText(const v1::PipelineRun& run) {
           : ReportLine("state lost", "of rank ", absl::StrJoin(run.lost_ranks(), ", "),
                        ": all ranks have to say that they go on"));
   if (run.has_plan()) {
-    absl::StrAppend(&text, ReportLine("plan", run.plan().id().substr(0, kPlanIdShown)),
+    absl::StrAppend(&text, ReportLine("plan", ShortId(run.plan().id())),
                     ReportLine("predicted", FormatSeconds(run.plan().predicted_seconds())));
   }
   if (HasMedian(run)) {

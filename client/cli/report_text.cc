@@ -43,6 +43,8 @@ std::string PrintableName(absl::string_view name) { return Escaped(name, /*keeps
 
 std::string Bytes(int64_t bytes) { return FormatBytes(ByteCount(bytes)); }
 
+std::string ShortId(const std::string& id) { return id.substr(0, 12); }
+
 std::string UtcText(const google::protobuf::Timestamp& time) {
   const absl::StatusOr<absl::Time> read = FromProto(time);
   if (!read.ok()) return std::string(read.status().message());

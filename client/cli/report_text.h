@@ -18,6 +18,9 @@ std::string Bytes(int64_t bytes);
 // "2026-11-23 12:00:00" in UTC, or what is wrong with the time.
 std::string UtcText(const google::protobuf::Timestamp& time);
 
+// As much of an id, a digest in hexadecimal, as tells it from others of a page.
+std::string ShortId(const std::string& id);
+
 // The text with its control characters as "\x1b", so that a terminal shows what it would obey. Ends
 // of lines stay as they are.
 std::string Printable(absl::string_view text);

@@ -14,5 +14,10 @@ TEST(ReportTextTest, WhatATerminalWouldObeyIsShownInstead) {
   EXPECT_EQ(PrintableName(std::string("a\nb\0c", 5)), "a\\x0ab\\x00c");
 }
 
+TEST(ReportTextTest, OfAnIdAsMuchAsTellsItFromOthers) {
+  EXPECT_EQ(ShortId("0123456789abcdef"), "0123456789ab");
+  EXPECT_EQ(ShortId("plan"), "plan");
+}
+
 }  // namespace
 }  // namespace crossmesh

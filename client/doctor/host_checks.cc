@@ -238,7 +238,7 @@ class HostChecker {
       const SystemGpu& gpu = devices.gpus[i];
       texts.push_back(absl::StrCat(gpu.model.empty() ? gpu.address : gpu.model, " ", gpu.uuid));
       if (host.ok()) {
-        const Gpu& described = host->gpus[i];
+        const HostGpu& described = host->gpus[i];
         absl::StrAppend(&texts.back(), " by ", described.nic, ", links ",
                         FormatRate(static_cast<double>(described.link_out_bytes_per_second)));
       }

@@ -113,7 +113,7 @@ TEST_F(HostGpusTest, EightH100sHaveTheNicsOfTheirSwitches) {
   ASSERT_EQ(host.gpus.size(), 8u);
   ASSERT_EQ(host.nics.size(), 9u);
   for (int i = 0; i < 8; ++i) {
-    Gpu expected = GpuHost("h100x8", "node-a")->gpus[i];
+    HostGpu expected = GpuHost("h100x8", "node-a")->gpus[i];
     expected.nic = absl::StrCat("ib", 7 - i);
     EXPECT_EQ(host.gpus[i], expected);
   }
@@ -129,7 +129,7 @@ TEST_F(HostGpusTest, OnAPcieHostTheNodeDecidesAndGpusShareNics) {
   AddEthernet("eth1", "pci0000:60/0000:60:01.0", "0000:61:00.0", 0);
   ASSERT_OK_AND_ASSIGN(const Host host, Describe());
   ASSERT_EQ(host.gpus.size(), 4u);
-  EXPECT_EQ(host.gpus[1], (Gpu{1, "eth1", 26'000'000'000, 26'000'000'000, 345'600'000'000}));
+  EXPECT_EQ(host.gpus[1], (HostGpu{1, "eth1", 26'000'000'000, 26'000'000'000, 345'600'000'000}));
   EXPECT_EQ(host.gpus[2].nic, "eth0");
   EXPECT_EQ(host.nics[0], (Nic{"eth0", 25'000'000'000, 25'000'000'000}));
 }

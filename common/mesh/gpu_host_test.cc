@@ -24,7 +24,8 @@ TEST(GpuHostTest, AnH100HasANicOfItsOwn) {
   ASSERT_EQ(host.gpus.size(), 8u);
   EXPECT_EQ(host.nics.size(), 8u);
   EXPECT_EQ(host.nics[7], (Nic{"nic7", 50'000'000'000, 50'000'000'000}));
-  EXPECT_EQ(host.gpus[7], (Gpu{7, "nic7", 450'000'000'000, 450'000'000'000, 1'340'000'000'000}));
+  EXPECT_EQ(host.gpus[7],
+            (HostGpu{7, "nic7", 450'000'000'000, 450'000'000'000, 1'340'000'000'000}));
 }
 
 TEST(GpuHostTest, WhereThereAreFewerNicsNeighboursShareThem) {

@@ -61,7 +61,7 @@ absl::Status CheckNics(const Host& host) {
 
 absl::Status CheckGpus(const Host& host) {
   absl::flat_hash_set<int32_t> devices;
-  for (const Gpu& gpu : host.gpus) {
+  for (const HostGpu& gpu : host.gpus) {
     const std::string object = absl::StrCat("GPU ", host.name, ".", gpu.device);
     if (gpu.device < 0 || gpu.device >= kDevicesPerHostMax) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -155,10 +155,10 @@ const Host* Topology::FindHost(absl::string_view name) const {
   return found == host_index_.end() ? nullptr : &hosts_[found->second];
 }
 
-const Gpu* Topology::FindGpu(const DeviceId& device) const {
+const HostGpu* Topology::FindGpu(const DeviceId& device) const {
   const Host* const host = FindHost(device.host);
   if (host == nullptr) return nullptr;
-  const auto found = std::ranges::find(host->gpus, device.index, &Gpu::device);
+  const auto found = std::ranges::find(host->gpus, device.index, &HostGpu::device);
   return found == host->gpus.end() ? nullptr : &*found;
 }
 

@@ -28,7 +28,7 @@ struct Nic {
 
 // A GPU of a host: the NIC that it sends and receives by, and what it exchanges with the other GPUs
 // of its host, over NVLink or PCIe, per direction and with all of them together.
-struct Gpu {
+struct HostGpu {
   int32_t device = 0;  // the index of its DeviceId
   std::string nic;     // one of the host's
   int64_t link_out_bytes_per_second = 0;
@@ -38,14 +38,14 @@ struct Gpu {
   // Where the rates of its links and of its copies come from.
   std::string link_source{kAssumed};
   std::string copy_source{kAssumed};
-  friend bool operator==(const Gpu&, const Gpu&) = default;
+  friend bool operator==(const HostGpu&, const HostGpu&) = default;
 };
 
 struct Host {
   std::string name;
   std::vector<Nic> nics;
   // Devices that are not listed are in host memory, or GPUs of which nothing is known.
-  std::vector<Gpu> gpus = {};
+  std::vector<HostGpu> gpus = {};
   // What its devices exchange among each other, all together; 0: not a limit.
   int64_t local_bytes_per_second = 0;
   friend bool operator==(const Host&, const Host&) = default;
@@ -94,7 +94,7 @@ class Topology {
   int64_t RateOut(absl::string_view host) const;
   int64_t RateIn(absl::string_view host) const;
   // Null when it is not listed.
-  const Gpu* FindGpu(const DeviceId& device) const;
+  const HostGpu* FindGpu(const DeviceId& device) const;
   // The same network with so much of the rates of NICs and racks, above 0 to 1; at least 1 byte per
   // second is left.
   Topology WithShare(double share) const;

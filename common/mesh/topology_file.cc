@@ -90,9 +90,9 @@ absl::StatusOr<Nic> ReadNic(const json& value, std::string where) {
   return nic;
 }
 
-absl::StatusOr<Gpu> ReadGpu(const json& value, std::string where) {
+absl::StatusOr<HostGpu> ReadGpu(const json& value, std::string where) {
   ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(value, std::move(where), kGpuKeys));
-  Gpu gpu;
+  HostGpu gpu;
   ASSIGN_OR_RETURN(const int64_t device, fields.Integer("device"));
   if (device < 0 || device >= kDevicesPerHostMax) {
     return absl::InvalidArgumentError(absl::StrCat(fields.where(), ": expected \"device\" of 0 to ",
@@ -140,7 +140,7 @@ ordered_json ToJson(const Nic& nic) {
           {"in_latency_ns", nic.in_latency_ns}};
 }
 
-ordered_json ToJson(const Gpu& gpu) {
+ordered_json ToJson(const HostGpu& gpu) {
   return {{"device", gpu.device},
           {"nic", gpu.nic},
           {"link_out_bytes_per_second", gpu.link_out_bytes_per_second},
@@ -165,7 +165,7 @@ ordered_json ToJson(const Host& host) {
   ordered_json document = {{"name", host.name}, {"nics", std::move(nics)}};
   if (!host.gpus.empty()) {
     ordered_json gpus = ordered_json::array();
-    for (const Gpu& gpu : host.gpus) gpus.push_back(ToJson(gpu));
+    for (const HostGpu& gpu : host.gpus) gpus.push_back(ToJson(gpu));
     document["gpus"] = std::move(gpus);
   }
   document["local_bytes_per_second"] = host.local_bytes_per_second;

@@ -50,7 +50,7 @@ TEST(TopologyFileTest, CostsThatAreNotThereAreAssumed) {
   EXPECT_EQ(costs.group_ns, (GpuCost{70'000, "a trace"}));
   EXPECT_EQ(costs.message_ns, (GpuCost{2, "assumed"}));
   EXPECT_EQ(costs.launch_ns, GpuCosts().launch_ns);
-  EXPECT_EQ(topology.hosts()[0].gpus[0], (Gpu{0, "n0", 1, 2, 3, "assumed", "measured"}));
+  EXPECT_EQ(topology.hosts()[0].gpus[0], (HostGpu{0, "n0", 1, 2, 3, "assumed", "measured"}));
 }
 
 TEST(TopologyFileTest, WhatIsWrittenReadsTheSame) {

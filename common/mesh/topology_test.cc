@@ -12,7 +12,7 @@ namespace crossmesh {
 namespace {
 
 const Nic kNic = {"eth0", 10, 20};
-const Gpu kGpu = {3, "eth0", 1, 2, 3};
+const HostGpu kGpu = {3, "eth0", 1, 2, 3};
 const Rack kRack = {"r", {"a"}, 5, 6};
 
 TEST(TopologyTest, SumsTheRatesOfAHost) {

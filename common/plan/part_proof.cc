@@ -157,7 +157,7 @@ class PartProver {
 
 absl::Status ProvePart(const WorkerPart& part, const Slicing& slicing) {
   if (part.spec().devices.empty()) return absl::OkStatus();  // and so no hop and no copy
-  ASSIGN_OR_RETURN(const TileMemory memory,
+  ASSIGN_OR_RETURN(const TileFootprint memory,
                    ProveSlicing(part.tensors(), slicing, part.spec().devices));
   if (part.spec().binding == BindingMode::kInPlace && part.spec().shared_storage) {
     RETURN_IF_ERROR(ProveInPlace(part.tensors(), memory));

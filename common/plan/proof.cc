@@ -253,7 +253,7 @@ class ChannelProver {
 };
 
 // Statement 7.
-absl::Status ProveMemory(const Plan& plan, const TileMemory& memory, const ProofLimits& limits,
+absl::Status ProveMemory(const Plan& plan, const TileFootprint& memory, const ProofLimits& limits,
                          Proof& proof) {
   for (size_t d = 0; d < memory.source_bytes.size(); ++d) {
     const int64_t source = memory.source_bytes[d];
@@ -280,7 +280,7 @@ absl::Status ProveMemory(const Plan& plan, const TileMemory& memory, const Proof
 }  // namespace
 
 absl::StatusOr<Proof> Prove(const Plan& plan, const ProofLimits& limits) {
-  ASSIGN_OR_RETURN(const TileMemory memory, ProveSlicing(plan.tensors(), plan.slicing()));
+  ASSIGN_OR_RETURN(const TileFootprint memory, ProveSlicing(plan.tensors(), plan.slicing()));
   if (plan.binding() == BindingMode::kInPlace && plan.shared_storage()) {
     RETURN_IF_ERROR(ProveInPlace(plan.tensors(), memory));
   }

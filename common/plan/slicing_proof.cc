@@ -65,7 +65,7 @@ class SlicingProver {
                .moved_group = std::vector<int32_t>(count, -1)};
   }
 
-  absl::StatusOr<TileMemory> Prove() {
+  absl::StatusOr<TileFootprint> Prove() {
     RETURN_IF_ERROR(CheckSets());
     for (int32_t g = 0; g < static_cast<int32_t>(tensors_.groups().size()); ++g) {
       if (tensors_.tensors_in_group(g) > 0) RETURN_IF_ERROR(ProveGroup(g));
@@ -331,7 +331,7 @@ class SlicingProver {
   const Slicing& slicing_;
   std::vector<bool> in_scope_;  // [device]
   const std::vector<DeviceRank> scoped_;
-  TileMemory memory_;
+  TileFootprint memory_;
 
   // The group in hand.
   int32_t group_ = 0;
@@ -346,12 +346,12 @@ class SlicingProver {
 
 }  // namespace
 
-absl::StatusOr<TileMemory> ProveSlicing(const TensorTable& tensors, const Slicing& slicing,
-                                        std::span<const DeviceRank> devices) {
+absl::StatusOr<TileFootprint> ProveSlicing(const TensorTable& tensors, const Slicing& slicing,
+                                           std::span<const DeviceRank> devices) {
   return SlicingProver(tensors, slicing, devices).Prove();
 }
 
-absl::Status ProveInPlace(const TensorTable& tensors, const TileMemory& memory) {
+absl::Status ProveInPlace(const TensorTable& tensors, const TileFootprint& memory) {
   for (size_t d = 0; d < memory.moved_group.size(); ++d) {
     if (memory.source_bytes[d] == 0 || memory.destination_bytes[d] == 0) continue;
     if (memory.moved_group[d] == -1) continue;

@@ -13,7 +13,7 @@
 namespace crossmesh {
 
 // What the tiles of all tensors mean for each device's memory.
-struct TileMemory {
+struct TileFootprint {
   std::vector<int64_t> source_bytes;       // [device]
   std::vector<int64_t> destination_bytes;  // [device]
   // [device]: a group whose source and destination tiles differ, by type if nothing else, or -1.
@@ -26,11 +26,11 @@ struct TileMemory {
 // cells that a device needs add up to the
 // volume of its destination tile. Only for `devices`, or for all when there are none. Internal when
 // it does not hold. Cost: linear in cells, and in the slots of every group.
-absl::StatusOr<TileMemory> ProveSlicing(const TensorTable& tensors, const Slicing& slicing,
-                                        std::span<const DeviceRank> devices = {});
+absl::StatusOr<TileFootprint> ProveSlicing(const TensorTable& tensors, const Slicing& slicing,
+                                           std::span<const DeviceRank> devices = {});
 
 // FailedPrecondition when a device has tiles on both sides and they differ: it could not write its
 // destination tiles over its source tiles.
-absl::Status ProveInPlace(const TensorTable& tensors, const TileMemory& memory);
+absl::Status ProveInPlace(const TensorTable& tensors, const TileFootprint& memory);
 
 }  // namespace crossmesh

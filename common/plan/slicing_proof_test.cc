@@ -152,7 +152,7 @@ TEST(SlicingProofTest, CountsTheMemoryOfEachDevice) {
   spec.group_of_tensor = {0, 0, 1};
   ASSERT_OK_AND_ASSIGN(const TensorTable tensors, TensorTable::Create(std::move(spec)));
   const Slicing slicing = SlicingOf(tensors);
-  ASSERT_OK_AND_ASSIGN(const TileMemory all, ProveSlicing(tensors, slicing));
+  ASSERT_OK_AND_ASSIGN(const TileFootprint all, ProveSlicing(tensors, slicing));
   EXPECT_THAT(all.source_bytes, ElementsAre(2 * 8 + 6, 2 * 8));
   EXPECT_THAT(all.destination_bytes, ElementsAre(2 * 8 + 3, 2 * 8 + 3));
   EXPECT_THAT(all.moved_group, ElementsAre(1, 1));
@@ -162,7 +162,7 @@ TEST(SlicingProofTest, CountsTheMemoryOfEachDevice) {
                        "same type, on both sides, since source and destination are one storage "
                        "that is written in place, found others"));
   const std::vector<DeviceRank> second = {1};
-  ASSERT_OK_AND_ASSIGN(const TileMemory scoped, ProveSlicing(tensors, slicing, second));
+  ASSERT_OK_AND_ASSIGN(const TileFootprint scoped, ProveSlicing(tensors, slicing, second));
   EXPECT_THAT(scoped.source_bytes, ElementsAre(0, 2 * 8));
   EXPECT_THAT(scoped.destination_bytes, ElementsAre(0, 2 * 8 + 3));
   EXPECT_THAT(scoped.moved_group, ElementsAre(-1, 1));

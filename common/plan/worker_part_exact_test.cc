@@ -2,6 +2,7 @@
 
 #include "common/base/check.h"
 #include "common/plan/testing/chain_plan.h"
+#include "common/plan/testing/device_sets.h"
 #include "common/plan/testing/tables.h"
 #include "common/plan/worker_part.h"
 #include "common/testing/status_matchers.h"
@@ -41,13 +42,6 @@ void ExpectRefused(const Change& change, const std::string& message) {
               StatusIs(absl::StatusCode::kInvalidArgument, absl::StrCat("worker's part", message)));
 }
 
-void SetFirstSet(WorkerPart::Spec& spec, const std::vector<DeviceRank>& ranks) {
-  IdSetList sets;
-  sets.Add(ranks);
-  for (int32_t set = 1; set < spec.device_sets.size(); ++set) sets.Add(spec.device_sets[set]);
-  spec.device_sets = std::move(sets);
-}
-
 TEST(WorkerPartExactTest, RefusesDevicesOutOfOrderOrBounds) {
   const std::string expected = ": expected ascending device ranks below 4, found ";
   ExpectRefused([](WorkerPart::Spec& s) { s.tensors = nullptr; }, ": expected tensors, found none");
@@ -56,7 +50,7 @@ TEST(WorkerPartExactTest, RefusesDevicesOutOfOrderOrBounds) {
   for (const auto& [devices, found] : sets) {
     ExpectRefused([&](WorkerPart::Spec& s) { s.devices = devices; },
                   absl::StrCat(", devices", expected, found));
-    ExpectRefused([&](WorkerPart::Spec& s) { SetFirstSet(s, devices); },
+    ExpectRefused([&](WorkerPart::Spec& s) { ReplaceFirstSet(s, devices); },
                   absl::StrCat(", device set", expected, found));
   }
 }

@@ -4,6 +4,7 @@
 #include "common/base/status_macros.h"
 #include "common/plan/proof.h"
 #include "common/plan/testing/chain_plan.h"
+#include "common/plan/testing/device_sets.h"
 #include "common/plan/testing/for_each_seed.h"
 #include "common/plan/testing/random_tensors.h"
 #include "common/plan/testing/tables.h"
@@ -58,13 +59,6 @@ Plan PlanOfChains() {
 
 const Workers kTwoHosts = {{{"a", 0}, {"a", 1}}, {{"b", 0}, {"b", 1}, {"c", 9}}};
 const Workers kFour = {{{"a", 0}}, {{"a", 1}}, {{"b", 0}}, {{"b", 1}}};
-
-void ReplaceFirstSet(WorkerPart::Spec& spec, const std::vector<DeviceRank>& ranks) {
-  IdSetList sets;
-  sets.Add(ranks);
-  for (int32_t set = 1; set < spec.device_sets.size(); ++set) sets.Add(spec.device_sets[set]);
-  spec.device_sets = std::move(sets);
-}
 
 TEST(WorkerPartTest, HasTheRelaysThatTouchTheWorkersDevices) {
   const Plan plan = PlanOfChains();

@@ -134,7 +134,7 @@ v1::Topology ToProto(const Topology& topology) {
       nic_proto.set_out_latency_ns(nic.out_latency_ns);
       nic_proto.set_in_latency_ns(nic.in_latency_ns);
     }
-    for (const Gpu& gpu : host.gpus) {
+    for (const HostGpu& gpu : host.gpus) {
       v1::HostGpu& gpu_proto = *host_proto.add_gpus();
       gpu_proto.set_device(gpu.device);
       gpu_proto.set_nic(gpu.nic);

@@ -60,7 +60,7 @@ class Calibration {
  private:
   // A GPU of the description, and what it exchanged.
   struct Exchange {
-    Gpu* gpu = nullptr;
+    HostGpu* gpu = nullptr;
     const GpuFigures* figures = nullptr;
   };
 
@@ -79,17 +79,17 @@ class Calibration {
     is_first_ = false;
   }
 
-  Gpu* Find(const DeviceId& device) {
+  HostGpu* Find(const DeviceId& device) {
     for (Host& host : hosts_) {
       if (host.name != device.host) continue;
-      const auto found = std::ranges::find(host.gpus, device.index, &Gpu::device);
+      const auto found = std::ranges::find(host.gpus, device.index, &HostGpu::device);
       return found == host.gpus.end() ? nullptr : &*found;
     }
     return nullptr;
   }
 
   void TakeRates(const GpuFigures& figures) {
-    Gpu* const gpu = Find(figures.device);
+    HostGpu* const gpu = Find(figures.device);
     if (gpu == nullptr) {
       warnings_.push_back(absl::StrCat("GPU ", ToString(figures.device),
                                        ": the network's description does not list it, so that its "
@@ -155,7 +155,7 @@ class Calibration {
 
   void WarnOfOthers() {
     for (const Host& host : before_.hosts()) {
-      for (const Gpu& gpu : host.gpus) {
+      for (const HostGpu& gpu : host.gpus) {
         const DeviceId device = {host.name, gpu.device};
         if (std::ranges::find(figures_, device, &GpuFigures::device) != figures_.end()) continue;
         warnings_.push_back(

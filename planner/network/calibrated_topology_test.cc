@@ -68,7 +68,7 @@ TEST(CalibratedTopologyTest, ChannelsAreMeasuredWhereTheyLimit) {
   // Of 64 channels 8 ranks have 8 for each peer.
   EXPECT_EQ(network.topology.gpu_costs().channel_bytes_per_second,
             (GpuCost{300'000'000'000 / 8, kSource}));
-  for (const Gpu& gpu : network.topology.hosts()[0].gpus) {
+  for (const HostGpu& gpu : network.topology.hosts()[0].gpus) {
     EXPECT_EQ(gpu.link_out_bytes_per_second, 450'000'000'000);
     EXPECT_EQ(gpu.link_source, "assumed");
     EXPECT_EQ(gpu.copy_bytes_per_second, 1'200'000'000'000);
@@ -84,7 +84,7 @@ TEST(CalibratedTopologyTest, LinksAreMeasuredWhereTheyLimit) {
   figures[2].exchange_bytes_per_second = 12'000'000'000;
   ASSERT_OK_AND_ASSIGN(const CalibratedNetwork network,
                        CalibratedTopology(figures, Of("l40s-pcie"), kTime));
-  const std::vector<Gpu>& gpus = network.topology.hosts()[0].gpus;
+  const std::vector<HostGpu>& gpus = network.topology.hosts()[0].gpus;
   EXPECT_EQ(gpus[0].link_out_bytes_per_second, 21'000'000'000);
   EXPECT_EQ(gpus[0].link_in_bytes_per_second, 21'000'000'000);
   EXPECT_EQ(gpus[2].link_out_bytes_per_second, 12'000'000'000);

@@ -8,7 +8,7 @@
 namespace crossmesh {
 namespace {
 
-const Nic& NicOf(const Host& host, const Gpu& gpu) {
+const Nic& NicOf(const Host& host, const HostGpu& gpu) {
   // Topology::Create has checked that it is there.
   return *std::ranges::find(host.nics, gpu.nic, &Nic::name);
 }
@@ -20,7 +20,7 @@ class GpuNetworkMaker {
 
   std::optional<GpuNetwork> Make() && {
     for (const DeviceId& device : tensors_.devices()) {
-      const Gpu* const gpu = topology_.FindGpu(device);
+      const HostGpu* const gpu = topology_.FindGpu(device);
       if (gpu == nullptr) return std::nullopt;
       gpus_.push_back(gpu);
       ++gpus_of_nic_[{device.host, gpu->nic}];
@@ -55,7 +55,7 @@ class GpuNetworkMaker {
 
   void AddDevice(DeviceRank d) {
     const DeviceId& device = tensors_.devices()[d];
-    const Gpu& gpu = *gpus_[d];
+    const HostGpu& gpu = *gpus_[d];
     const Nic& nic = NicOf(*topology_.FindHost(device.host), gpu);
     const int64_t sharing = gpus_of_nic_[{device.host, gpu.nic}];
     const HostRank host = tensors_.host_of(d);
@@ -90,7 +90,7 @@ class GpuNetworkMaker {
 
   const TensorTable& tensors_;
   const Topology& topology_;
-  std::vector<const Gpu*> gpus_;                                        // by device
+  std::vector<const HostGpu*> gpus_;                                    // by device
   std::map<std::pair<std::string, std::string>, int64_t> gpus_of_nic_;  // by host and name
   GpuNetwork network_;
 };

@@ -15,7 +15,7 @@ using testing::IsEmpty;
 TensorTable Table() { return TableOf({TensorOf("[8]: x=2 on a.0-1 [x] -> y=2 on a.3,b.0 [y]")}); }
 
 // Host a with two NICs, of which the first is that of devices 0 and 1; host b with one.
-Topology Network(std::vector<Gpu> of_a) {
+Topology Network(std::vector<HostGpu> of_a) {
   return *Topology::Create(
       {{"a", {{"n0", 100, 200, 1'000, 2'000}, {"n1", 30, 40}, {"n2", 5, 5}}, std::move(of_a)},
        {"b", {{"n0", 50, 60}}, {{0, "n0", 7, 8, 9}}}},

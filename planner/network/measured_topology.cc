@@ -68,7 +68,7 @@ absl::StatusOr<Topology> MeasuredTopology(std::span<const ProbePort> ports,
       hosts.push_back(
           {.name = ports[i].host,
            .nics = {},
-           .gpus = described == nullptr ? std::vector<Gpu>() : described->gpus,
+           .gpus = described == nullptr ? std::vector<HostGpu>() : described->gpus,
            .local_bytes_per_second = described == nullptr ? 0 : described->local_bytes_per_second});
     }
     hosts.back().nics.push_back({.name = ports[i].nic,
@@ -79,7 +79,7 @@ absl::StatusOr<Topology> MeasuredTopology(std::span<const ProbePort> ports,
                                  .in_latency_ns = in[i].round_trip_ns / 4});
   }
   for (Host& host : hosts) {
-    std::erase_if(host.gpus, [&host](const Gpu& gpu) {
+    std::erase_if(host.gpus, [&host](const HostGpu& gpu) {
       return std::ranges::find(host.nics, gpu.nic, &Nic::name) == host.nics.end();
     });
   }

@@ -40,13 +40,18 @@ class _Token:
     line: int
 
 
-def _tokens(text: str) -> list[_Token]:
+def without_comments(text: str) -> str:
+    """Without literals and preprocessor lines as well; lines keep their numbers."""
     def blank(match: re.Match) -> str:
         stands_for = '""' if match[0][0] in "\"'R" else " "
         return stands_for + "\n" * match[0].count("\n")
 
+    return _OPAQUE.sub(blank, text)
+
+
+def _tokens(text: str) -> list[_Token]:
     tokens, line = [], 1
-    for match in _TOKEN.finditer(_OPAQUE.sub(blank, text)):
+    for match in _TOKEN.finditer(without_comments(text)):
         if match[0] == "\n":
             line += 1
         else:

@@ -57,7 +57,7 @@ inline pid_t ProcessOf(int number) {
 }
 
 // A storage of the worker, of a GPU's memory that is a file.
-struct GpuTiles {
+struct LiveGpuTiles {
   int number = 0;  // of the GPU
   std::unique_ptr<StorageTiles> tiles;
   GpuStorage storage;
@@ -132,9 +132,9 @@ class GpuFixture : public testing::Test {
   static DeviceId DeviceOf(int number) {
     return {.host = absl::StrCat("node-", number / 2), .index = number % 2 + 1};
   }
-  GpuTiles Create(Side side, int number, const std::string& storage) {
+  LiveGpuTiles Create(Side side, int number, const std::string& storage) {
     const DeviceId device = DeviceOf(number);
-    GpuTiles made{.number = number};
+    LiveGpuTiles made{.number = number};
     made.tiles = std::make_unique<StorageTiles>(*tensors_, side, *tensors_->FindDevice(device));
     absl::StatusOr<MemoryClient> memory = cluster_->Memory(device.host);
     EXPECT_OK(memory);
@@ -144,7 +144,7 @@ class GpuFixture : public testing::Test {
     return made;
   }
   // As storage "lent". The allocation is memory of the GPU as any process has it: by descriptor.
-  LentTiles Lend(const GpuTiles& destination) {
+  LentTiles Lend(const LiveGpuTiles& destination) {
     constexpr int64_t kGap = 4160;
     constexpr int64_t kGranule = 2 << 20;
     const DeviceId device = DeviceOf(destination.number);
@@ -177,7 +177,7 @@ class GpuFixture : public testing::Test {
   }
   void FillSources(uint8_t version) {
     std::atomic<int64_t> done_bytes = 0;
-    for (const GpuTiles& source : sources_) {
+    for (const LiveGpuTiles& source : sources_) {
       source.Map([&](std::span<std::byte> memory) {
         source.tiles->Fill(VersionedValues(manifest_, version), memory, done_bytes);
       });
@@ -185,7 +185,7 @@ class GpuFixture : public testing::Test {
   }
   void ExpectDestinations(uint8_t version) {
     std::atomic<int64_t> done_bytes = 0;
-    for (GpuTiles& destination : destinations_) {
+    for (LiveGpuTiles& destination : destinations_) {
       const DeviceId device = DeviceOf(destination.number);
       ASSERT_OK_AND_ASSIGN(MemoryClient memory, cluster_->Memory(device.host));
       ASSERT_OK_AND_ASSIGN(destination.storage, memory.OpenOnGpu("serving", ToString(device)));
@@ -212,8 +212,8 @@ class GpuFixture : public testing::Test {
   std::unique_ptr<LiveCluster> cluster_;
   v1::ReshardSpec spec_;
   std::unique_ptr<const TensorTable> tensors_;
-  std::vector<GpuTiles> sources_;
-  std::vector<GpuTiles> destinations_;
+  std::vector<LiveGpuTiles> sources_;
+  std::vector<LiveGpuTiles> destinations_;
 };
 
 }  // namespace crossmesh

@@ -45,7 +45,7 @@ TEST_F(GpuStrategiesTest, ACalibrationTakesThePlaceOfWhatWasAssumed) {
     EXPECT_THAT(cost.source, AllOf(StartsWith("measured on "), HasSubstr(" at 2")));
   }
   for (int number = 0; number < kGpus; ++number) {
-    const Gpu& gpu = *now.FindGpu(DeviceOf(number));
+    const HostGpu& gpu = *now.FindGpu(DeviceOf(number));
     EXPECT_THAT(gpu.copy_source, StartsWith("measured on "));
     EXPECT_THAT(gpu.link_source, StartsWith("measured on "));
     EXPECT_NE(gpu.link_out_bytes_per_second,

@@ -77,7 +77,7 @@ TEST_F(GpuTest, TensorsArriveInAllocationsThatAreLent) {
   spec_.mutable_destination()->set_storage("lent");
   spec_.set_binding(v1::BINDING_MODE_IN_PLACE);
   std::vector<LentTiles> lent;
-  for (const GpuTiles& destination : destinations_) lent.push_back(Lend(destination));
+  for (const LiveGpuTiles& destination : destinations_) lent.push_back(Lend(destination));
   for (const uint8_t version : {1, 2}) {
     FillSources(version);
     ASSERT_OK_AND_ASSIGN(const v1::Operation operation,

@@ -53,10 +53,10 @@ class LocalChannel {
 
 // A class that a device both holds and needs: from its source tiles to its destination tiles.
 // Not hashed. Confined to the loop.
-class DeviceCopy {
+class ClassCopy {
  public:
   // All must outlive the copy.
-  DeviceCopy(TaskContext& context, const PreparedPart::Copy& copy);
+  ClassCopy(TaskContext& context, const PreparedPart::Copy& copy);
 
   void Rewind();
   // As LocalChannel::Step.
@@ -137,19 +137,19 @@ int64_t LocalChannel::CopyChunk(const PreparedPart::Entry& entry) {
   return range.bytes;
 }
 
-DeviceCopy::DeviceCopy(TaskContext& context, const PreparedPart::Copy& copy)
+ClassCopy::ClassCopy(TaskContext& context, const PreparedPart::Copy& copy)
     : context_(context),
       copy_(copy),
       bytes_(context.part.slicing().classes()[copy.slice_class].bytes),
       source_(context.SourceCursor(copy.device)),
       destination_(context.DestinationCursor(copy.device)) {}
 
-void DeviceCopy::Rewind() {
+void ClassCopy::Rewind() {
   offset_ = 0;
   finished_ = false;
 }
 
-int64_t DeviceCopy::Step() {
+int64_t ClassCopy::Step() {
   if (finished_) return kNothingToDo;
   // Of a device that has failed nothing more is copied.
   if (context_.progress.device_settled(copy_.device)) {
@@ -187,7 +187,7 @@ LocalWork::~LocalWork() = default;
 
 void LocalWork::Rewind() {
   for (const auto& channel : channels_) channel->Rewind();
-  for (DeviceCopy& copy : copies_) copy.Rewind();
+  for (ClassCopy& copy : copies_) copy.Rewind();
 }
 
 void LocalWork::OnProgress(const PreparedPart::Out& out) {
@@ -229,6 +229,6 @@ bool LocalWork::Copy() {
   return false;
 }
 
-bool LocalWork::finished() const { return std::ranges::all_of(copies_, &DeviceCopy::finished); }
+bool LocalWork::finished() const { return std::ranges::all_of(copies_, &ClassCopy::finished); }
 
 }  // namespace crossmesh

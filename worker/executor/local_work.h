@@ -9,7 +9,7 @@
 
 namespace crossmesh {
 
-class DeviceCopy;
+class ClassCopy;
 class LocalChannel;
 class SourceScales;
 struct TaskContext;
@@ -41,7 +41,7 @@ class LocalWork {
   SourceScales& scales_;
   std::vector<LocalChannel*> by_channel_;  // of the part; none where it leads elsewhere
   std::vector<std::unique_ptr<LocalChannel>> channels_;
-  std::vector<DeviceCopy> copies_;
+  std::vector<ClassCopy> copies_;
   size_t next_ = 0;  // of the channels, then copies
 };
 

@@ -47,7 +47,7 @@ absl::StatusOr<ProbeListener> ProbeListener::Open(const std::string& interface,
   return ProbeListener(std::move(fd), std::move(endpoint), token);
 }
 
-absl::StatusOr<ProbeReport> ProbeListener::Serve(const Patience& patience) {
+absl::StatusOr<ProbeReport> ProbeListener::Serve(const ProbePatience& patience) {
   ASSIGN_OR_RETURN(UniqueFd fd, WaitForSender(patience));
   listener_.Reset();
   TimedSocket socket(std::move(fd), patience);
@@ -57,7 +57,7 @@ absl::StatusOr<ProbeReport> ProbeListener::Serve(const Patience& patience) {
   return report;
 }
 
-absl::StatusOr<UniqueFd> ProbeListener::WaitForSender(const Patience& patience) {
+absl::StatusOr<UniqueFd> ProbeListener::WaitForSender(const ProbePatience& patience) {
   std::vector<Caller> callers;
   while (true) {
     std::vector<pollfd> descriptors = {{.fd = listener_.get(), .events = POLLIN, .revents = 0}};

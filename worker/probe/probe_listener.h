@@ -27,7 +27,7 @@ class ProbeListener {
   // when they have said something else, and do not keep others waiting. Blocks until the probe is
   // over. DeadlineExceeded: no sender came, or it did not end in time; Cancelled; Unavailable: it
   // broke.
-  absl::StatusOr<ProbeReport> Serve(const Patience& patience);
+  absl::StatusOr<ProbeReport> Serve(const ProbePatience& patience);
 
  private:
   // A caller that has not said a whole token yet.
@@ -39,7 +39,7 @@ class ProbeListener {
   ProbeListener(UniqueFd fd, IpEndpoint endpoint, const ProbeToken& token)
       : listener_(std::move(fd)), endpoint_(std::move(endpoint)), token_(token) {}
 
-  absl::StatusOr<UniqueFd> WaitForSender(const Patience& patience);
+  absl::StatusOr<UniqueFd> WaitForSender(const ProbePatience& patience);
   // Hears what a caller says; false when it is to be cut off.
   bool Listen(Caller& caller) const;
   bool KnowsToken(const Caller& caller) const;

@@ -60,7 +60,7 @@ absl::Status Flood(TimedSocket& socket, const ProbeOrder& order, const Clock& cl
 
 }  // namespace
 
-absl::StatusOr<ProbeFigures> SendProbe(const ProbeOrder& order, const Patience& patience) {
+absl::StatusOr<ProbeFigures> SendProbe(const ProbeOrder& order, const ProbePatience& patience) {
   ASSIGN_OR_RETURN(const IpEndpoint from, FindInterface(order.interface));
   absl::StatusOr<UniqueFd> fd = Connect(order, from);
   if (!fd.ok()) return NotReached(order, fd.status());

@@ -28,6 +28,6 @@ struct ProbeFigures {
 // The sending end of one probe. Blocks until it is over. FailedPrecondition: no way leads there, or
 // no answer comes within kProbeGrace; Unavailable: the interface has no address, or the probe
 // broke; DeadlineExceeded: the other end fell silent; Cancelled.
-absl::StatusOr<ProbeFigures> SendProbe(const ProbeOrder& order, const Patience& patience);
+absl::StatusOr<ProbeFigures> SendProbe(const ProbeOrder& order, const ProbePatience& patience);
 
 }  // namespace crossmesh

@@ -31,7 +31,7 @@ absl::Status ProbeTable::Check(const std::string& interface, absl::Duration time
   return absl::OkStatus();
 }
 
-Patience ProbeTable::PatienceFor(absl::Duration time) const {
+ProbePatience ProbeTable::PatienceFor(absl::Duration time) const {
   return {.clock = clock_, .end = clock_.Monotonic() + time + 2 * kProbeGrace, .stop = stop_};
 }
 
@@ -41,7 +41,7 @@ absl::StatusOr<IpEndpoint> ProbeTable::Listen(const std::string& interface, cons
   ASSIGN_OR_RETURN(ProbeListener opened, ProbeListener::Open(interface, token));
   const IpEndpoint endpoint = opened.endpoint();
   // It has the time to hear of where to connect to as well.
-  const Patience patience = PatienceFor(time + kProbeGrace);
+  const ProbePatience patience = PatienceFor(time + kProbeGrace);
   RETURN_IF_ERROR(
       Start("probe-receive", [listener = std::move(opened), interface, patience]() mutable {
         const absl::StatusOr<ProbeReport> report = listener.Serve(patience);
@@ -63,7 +63,7 @@ void ProbeTable::Send(ProbeOrder order, Done done) {
   // Shared with a thread that may never be made: then it is told here.
   const auto shared_done = std::make_shared<Done>(std::move(done));
   if (status.ok()) {
-    const Patience patience = PatienceFor(order.time);
+    const ProbePatience patience = PatienceFor(order.time);
     status = Start("probe-send", [order = std::move(order), patience, shared_done] {
       (*shared_done)(SendProbe(order, patience));
     });

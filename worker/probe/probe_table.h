@@ -59,7 +59,7 @@ class ProbeTable {
 
   absl::Status Check(const std::string& interface, absl::Duration time) const;
   // How long a probe of `time` may take, from now.
-  Patience PatienceFor(absl::Duration time) const;
+  ProbePatience PatienceFor(absl::Duration time) const;
   absl::Status Start(std::string name, absl::AnyInvocable<void()> body);
 
   const Options options_;

@@ -32,7 +32,7 @@ class ProbeTest : public ::testing::Test {
   ProbeTest() : stop_(*EventFd::Create()), listener_(*ProbeListener::Open("lo", kToken)) {}
   ~ProbeTest() override { server_.Join(); }
 
-  Patience For(absl::Duration time) const {
+  ProbePatience For(absl::Duration time) const {
     return {.clock = clock_, .end = clock_.Monotonic() + time, .stop = stop_};
   }
   void Serve(absl::Duration time = absl::Seconds(20)) {

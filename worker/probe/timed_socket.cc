@@ -14,7 +14,7 @@ bool MustWait(int error) { return error == EAGAIN || error == EWOULDBLOCK || err
 
 }  // namespace
 
-absl::Status WaitForAny(std::vector<pollfd>& descriptors, const Patience& patience) {
+absl::Status WaitForAny(std::vector<pollfd>& descriptors, const ProbePatience& patience) {
   descriptors.push_back({.fd = patience.stop.fd(), .events = POLLIN, .revents = 0});
   int ready = 0;
   do {
@@ -34,7 +34,7 @@ absl::Status WaitForAny(std::vector<pollfd>& descriptors, const Patience& patien
   return absl::OkStatus();
 }
 
-absl::Status TimedSocket::WaitFor(short events, const Patience& patience) {
+absl::Status TimedSocket::WaitFor(short events, const ProbePatience& patience) {
   std::vector<pollfd> descriptors = {{.fd = fd(), .events = events, .revents = 0}};
   return WaitForAny(descriptors, patience);
 }

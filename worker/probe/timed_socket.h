@@ -18,24 +18,27 @@
 namespace crossmesh {
 
 // Until when a thread may wait, and what ends its waits before. Immutable.
-struct Patience {
+struct ProbePatience {
   const Clock& clock;
   absl::Duration end;   // on the monotonic clock
   const EventFd& stop;  // set once, for good
 
-  Patience Until(absl::Duration earlier) const { return {clock, std::min(end, earlier), stop}; }
+  ProbePatience Until(absl::Duration earlier) const {
+    return {clock, std::min(end, earlier), stop};
+  }
 };
 
 // Waits until one of the descriptors is ready; their `revents` say which. DeadlineExceeded: none
 // was in time; Cancelled: stopped.
-absl::Status WaitForAny(std::vector<pollfd>& descriptors, const Patience& patience);
+absl::Status WaitForAny(std::vector<pollfd>& descriptors, const ProbePatience& patience);
 
 // A connected, non-blocking socket on which one thread waits with patience. Errors of all methods:
 // DeadlineExceeded and Cancelled as above, Unavailable when the connection breaks or ends too soon.
 // Thread-compatible.
 class TimedSocket {
  public:
-  TimedSocket(UniqueFd fd, const Patience& patience) : fd_(std::move(fd)), patience_(patience) {}
+  TimedSocket(UniqueFd fd, const ProbePatience& patience)
+      : fd_(std::move(fd)), patience_(patience) {}
 
   // All of them.
   absl::Status Send(std::span<const char> bytes);
@@ -52,10 +55,10 @@ class TimedSocket {
   int fd() const { return fd_.get(); }
 
  private:
-  absl::Status WaitFor(short events, const Patience& patience);
+  absl::Status WaitFor(short events, const ProbePatience& patience);
 
   UniqueFd fd_;
-  const Patience patience_;
+  const ProbePatience patience_;
 };
 
 }  // namespace crossmesh

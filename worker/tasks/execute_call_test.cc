@@ -26,7 +26,7 @@ using ::testing::UnorderedElementsAre;
 using ExecuteCallTest = TaskFixture;
 
 TEST_F(ExecuteCallTest, TakesAPartInPieces) {
-  FakeCall call(table_);
+  FakeExecuteCall call(table_);
   Send(call, StartOf(Key(1)));
   EXPECT_THAT(call.caller->said, ElementsAre("need part"));
   const size_t half = part_bytes_.size() / 2;
@@ -45,7 +45,7 @@ TEST_F(ExecuteCallTest, RefusesAPartOfAnotherDigest) {
 }
 
 TEST_F(ExecuteCallTest, RefusesBytesThatAreNoPart) {
-  FakeCall call(table_);
+  FakeExecuteCall call(table_);
   Send(call, StartOf(Key(1)));
   Send(call, PieceOf(0, part_bytes_.size() / 2, true));
   EXPECT_THAT(call.caller->end, Optional(StatusIs(absl::StatusCode::kInvalidArgument)));
@@ -53,7 +53,7 @@ TEST_F(ExecuteCallTest, RefusesBytesThatAreNoPart) {
 
 TEST_F(ExecuteCallTest, RefusesMessagesOutOfOrder) {
   const auto end_of = [&](const std::vector<v1::ExecuteRequest>& requests) {
-    FakeCall call(table_);
+    FakeExecuteCall call(table_);
     for (const v1::ExecuteRequest& request : requests) Send(call, request);
     return call.caller->end;
   };
@@ -78,7 +78,7 @@ TEST_F(ExecuteCallTest, APeerThatIsLostBeforeThePartHasComeIsLostForTheTask) {
     request.mutable_peer_lost()->set_worker(worker);
     return request;
   };
-  FakeCall call(table_);
+  FakeExecuteCall call(table_);
   Send(call, start);
   Send(call, lost("w2"));
   Send(call, lost("somebody"));
@@ -99,7 +99,7 @@ TEST_F(ExecuteCallTest, ATaskRunsOnAfterACallThatEndedInAnError) {
 }
 
 TEST_F(ExecuteCallTest, ACallThatIsGoneStartsNothing) {
-  FakeCall call(table_);
+  FakeExecuteCall call(table_);
   call.call.OnGone();
   Send(call, StartOf(Key(1)));
   EXPECT_THAT(call.caller->said, IsEmpty());
@@ -107,7 +107,7 @@ TEST_F(ExecuteCallTest, ACallThatIsGoneStartsNothing) {
 }
 
 TEST_F(ExecuteCallTest, SaysNothingAfterTheEnd) {
-  FakeCall call(table_);
+  FakeExecuteCall call(table_);
   Send(call, ResolveOf({2}, true));
   Send(call, StartOf(Key(1)));
   EXPECT_THAT(call.caller->said, IsEmpty());
@@ -132,7 +132,7 @@ TEST_F(ExecuteCallTest, RefusesStartsWithBadFields) {
   for (const Case& bad : cases) {
     v1::ExecuteRequest request = StartOf(Key(1));
     bad.spoil(*request.mutable_start());
-    FakeCall call(table_);
+    FakeExecuteCall call(table_);
     Send(call, request);
     EXPECT_THAT(call.caller->end,
                 Optional(StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(bad.field))));

@@ -42,7 +42,7 @@ TEST_F(TaskDrainTest, ATaskThatRunsIsWaitedForWithoutItsCaller) {
 
 TEST_F(TaskDrainTest, ATaskThatTheExecutorRefusesIsNotWaitedFor) {
   executor_.RefuseStarts(absl::UnavailableError("no link to a worker"));
-  FakeCall call(table_);
+  FakeExecuteCall call(table_);
   Send(call, StartOf(Key(1)));
   call.call.OnRequest(PieceOf(0, part_bytes_.size(), true));
   Drain();

@@ -153,10 +153,10 @@ TEST_F(FencedTaskTest, AStartThatWaitsForOneThatIsRefusedHearsOfIt) {
   table_.GiveUp(std::vector<std::string>{"op-1"}, 5);
   executor_.RefuseStarts(absl::UnavailableError("no link to a worker"));
   // Neither has been looked at by the executor when the second one comes.
-  FakeCall first(table_);
+  FakeExecuteCall first(table_);
   first.call.OnRequest(StartOf(Key(2, 5)));
   first.call.OnGone();
-  FakeCall second(table_);
+  FakeExecuteCall second(table_);
   second.call.OnRequest(StartOf(Key(3, 6)));
   EXPECT_FALSE(second.caller->end.has_value());
   RunLoops();

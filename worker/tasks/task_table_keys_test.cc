@@ -26,12 +26,12 @@ class TaskKeysTest : public TaskFixture {
   TaskKeysTest() {
     for (const char* device : {"b.0", "b.1"}) MakeStorage("other", device);
   }
-  std::unique_ptr<FakeCall> StartElsewhere(const TaskKey& key) {
+  std::unique_ptr<FakeExecuteCall> StartElsewhere(const TaskKey& key) {
     v1::ExecuteRequest start = StartOf(key);
     start.mutable_start()->set_destination_storage("other");
     return StartWith(start);
   }
-  void Acknowledge(FakeCall& call) {
+  void Acknowledge(FakeExecuteCall& call) {
     v1::ExecuteRequest request;
     request.mutable_acknowledge();
     call.call.OnRequest(request);
@@ -78,7 +78,7 @@ TEST_F(TaskKeysTest, AKeyIsFreeWhenAStartThatWasAcknowledgedIsRefused) {
   Finish(Key(9));
   table_.GiveUp(std::vector<std::string>{"op-9"}, 1);
   executor_.RefuseStarts(absl::UnavailableError("no link to a worker"));
-  FakeCall first(table_);
+  FakeExecuteCall first(table_);
   first.call.OnRequest(StartOf(Key(1)));
   Acknowledge(first);
   RunLoops();
@@ -120,7 +120,7 @@ class UnwritableEpochTest : public TaskKeysTest {
 };
 
 TEST_F(UnwritableEpochTest, AStartMayBeTriedAgainWhenItsEpochCannotBeWritten) {
-  FakeCall call(*fenced_);
+  FakeExecuteCall call(*fenced_);
   Send(call, StartOf(Key(1)));
   Send(call, PieceOf(0, part_bytes_.size(), true));
   EXPECT_THAT(call.caller->end,

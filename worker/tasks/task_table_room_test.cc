@@ -27,7 +27,7 @@ class TaskRoomTest : public TaskFixture {
       for (const char* device : {"b.0", "b.1"}) MakeStorage(name, device);
     }
   }
-  std::unique_ptr<FakeCall> StartOn(const std::string& storage, const TaskKey& key) {
+  std::unique_ptr<FakeExecuteCall> StartOn(const std::string& storage, const TaskKey& key) {
     v1::ExecuteRequest start = StartOf(key);
     start.mutable_start()->set_destination_storage(storage);
     return StartWith(start);

@@ -71,7 +71,7 @@ TEST_F(TaskTableTest, AcceptsRunsCommitsAndForgets) {
 }
 
 TEST_F(TaskTableTest, ControlAndDataAreTwoThreads) {
-  FakeCall call(table_);
+  FakeExecuteCall call(table_);
   control_->Start();
   data_->Start();
   const auto send = [&](const v1::ExecuteRequest& request) {
@@ -93,7 +93,7 @@ TEST_F(TaskTableTest, APartTravelsOnce) {
   const auto first = Start(Key(1));
   Finish(Key(1));
   Send(*first, ResolveOf({2, 3}, true));
-  FakeCall second(table_);
+  FakeExecuteCall second(table_);
   Send(second, StartOf(Key(2)));
   EXPECT_THAT(second.caller->said, ElementsAre("accepted"));
 }
@@ -177,7 +177,7 @@ TEST_F(TaskTableTest, ATaskOfAnotherWorkersDevicesIsRefused) {
                    .clock = clock_,
                    .metrics = metrics_},
                   EpochFence());
-  FakeCall call(other);
+  FakeExecuteCall call(other);
   Send(call, StartOf(Key(1)));
   Send(call, PieceOf(0, part_bytes_.size(), true));
   EXPECT_THAT(call.caller->end, Optional(StatusIs(absl::StatusCode::kInvalidArgument,

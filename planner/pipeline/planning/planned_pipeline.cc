@@ -2,7 +2,7 @@
 
 #include "common/base/status_macros.h"
 #include "planner/pipeline/planning/pipeline_choice.h"
-#include "planner/pipeline/planning/pipeline_planner.h"
+#include "planner/pipeline/planning/schedule_planner.h"
 #include "planner/pipeline/schedules/schedule_names.h"
 
 #include <algorithm>
@@ -45,8 +45,8 @@ bool IsTheSame(const absl::StatusOr<std::shared_ptr<const PlannedPipeline>>& one
 absl::StatusOr<std::shared_ptr<const PlannedPipeline>> PlanPipeline(
     PipelineDescription description, const v1::PipelineChoice& choice, CancelCheck cancelled) {
   ASSIGN_OR_RETURN(const PipelineChoice decoded, FromProto(choice));
-  ASSIGN_OR_RETURN(const PipelinePlanner planner,
-                   PipelinePlanner::Create(std::move(description), cancelled));
+  ASSIGN_OR_RETURN(const SchedulePlanner planner,
+                   SchedulePlanner::Create(std::move(description), cancelled));
   return planner.Plan(decoded, cancelled);
 }
 
@@ -54,7 +54,7 @@ absl::StatusOr<std::vector<v1::PipelineCandidate>> ComparePipelineSchedules(
     const PipelineDescription& description, const v1::PipelineChoice& choice,
     CancelCheck cancelled) {
   ASSIGN_OR_RETURN(PipelineChoice decoded, FromProto(choice));
-  ASSIGN_OR_RETURN(const PipelinePlanner planner, PipelinePlanner::Create(description, cancelled));
+  ASSIGN_OR_RETURN(const SchedulePlanner planner, SchedulePlanner::Create(description, cancelled));
   std::vector<std::string> names;
   for (const absl::string_view name : ScheduleNames()) {
     if (CheckPlacement(name, planner.profile()).ok()) names.emplace_back(name);

@@ -168,15 +168,17 @@ void TaskFixture::RunLoops() {
   }
 }
 
-void TaskFixture::Send(FakeCall& call, const v1::ExecuteRequest& request) {
+void TaskFixture::Send(FakeExecuteCall& call, const v1::ExecuteRequest& request) {
   call.call.OnRequest(request);
   RunLoops();
 }
 
-std::unique_ptr<FakeCall> TaskFixture::Start(const TaskKey& key) { return StartWith(StartOf(key)); }
+std::unique_ptr<FakeExecuteCall> TaskFixture::Start(const TaskKey& key) {
+  return StartWith(StartOf(key));
+}
 
-std::unique_ptr<FakeCall> TaskFixture::StartWith(const v1::ExecuteRequest& start) {
-  auto call = std::make_unique<FakeCall>(table_);
+std::unique_ptr<FakeExecuteCall> TaskFixture::StartWith(const v1::ExecuteRequest& start) {
+  auto call = std::make_unique<FakeExecuteCall>(table_);
   Send(*call, start);
   std::vector<std::string>& said = call->caller->said;
   if (!said.empty() && said.front() == "need part") {

@@ -34,8 +34,8 @@ class FakeCaller final : public TaskCaller {
 };
 
 // One Execute call, made by a test.
-struct FakeCall {
-  explicit FakeCall(TaskTable& table)
+struct FakeExecuteCall {
+  explicit FakeExecuteCall(TaskTable& table)
       : caller(std::make_shared<FakeCaller>()), call(table, caller) {}
 
   std::shared_ptr<FakeCaller> caller;
@@ -67,10 +67,10 @@ class TaskFixture : public ::testing::Test {
 
   // Runs both loops until nothing is left to do.
   void RunLoops();
-  void Send(FakeCall& call, const v1::ExecuteRequest& request);
+  void Send(FakeExecuteCall& call, const v1::ExecuteRequest& request);
   // Starts a task and sends the part when it is asked for.
-  std::unique_ptr<FakeCall> Start(const TaskKey& key);
-  std::unique_ptr<FakeCall> StartWith(const v1::ExecuteRequest& start);
+  std::unique_ptr<FakeExecuteCall> Start(const TaskKey& key);
+  std::unique_ptr<FakeExecuteCall> StartWith(const v1::ExecuteRequest& start);
   void Finish(const TaskKey& key, const absl::Status& status = absl::OkStatus());
   void Advance(absl::Duration step);
 

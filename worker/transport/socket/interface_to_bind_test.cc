@@ -6,6 +6,7 @@
 #include "common/base/unique_fd.h"
 #include "common/testing/status_matchers.h"
 #include "worker/transport/socket/network_interface.h"
+#include "worker/transport/socket/testing/ip_of.h"
 #include "worker/transport/socket/testing/refused_calls.h"
 
 #include <algorithm>
@@ -16,7 +17,6 @@
 #include <vector>
 
 #include <absl/strings/str_cat.h>
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,14 +37,6 @@ UniqueFd OpenNamespace() {
 
 bool Shell(const std::string& command) {
   return std::system(absl::StrCat("{ ", command, "; } >/dev/null 2>&1").c_str()) == 0;
-}
-
-IpEndpoint Ip(const std::string& text) {
-  IpEndpoint endpoint;
-  if (inet_pton(AF_INET6, text.c_str(), endpoint.ip.data()) == 1) return endpoint;
-  endpoint.ip[10] = endpoint.ip[11] = '\xff';
-  EXPECT_EQ(inet_pton(AF_INET, text.c_str(), endpoint.ip.data() + 12), 1) << text;
-  return endpoint;
 }
 
 // Has two links: a0 to a1, both in one subnet, and c0 to c1, of which c0 is in another.
@@ -100,9 +92,9 @@ TEST_F(InterfacesTest, AllAddressesAreListedButThoseOfOneLinkAlone) {
 }
 
 TEST_F(InterfacesTest, AnInterfaceIsFoundByItsIpv4AddressIfItHasOne) {
-  EXPECT_THAT(FindInterface("lo"), IsOkAndHolds(Ip("127.0.0.1")));
-  EXPECT_THAT(FindInterface("a1"), IsOkAndHolds(Ip("10.0.1.2")));
-  EXPECT_THAT(FindInterface("c0"), IsOkAndHolds(Ip("10.0.2.1")));
+  EXPECT_THAT(FindInterface("lo"), IsOkAndHolds(IpOf("127.0.0.1")));
+  EXPECT_THAT(FindInterface("a1"), IsOkAndHolds(IpOf("10.0.1.2")));
+  EXPECT_THAT(FindInterface("c0"), IsOkAndHolds(IpOf("10.0.2.1")));
 }
 
 TEST_F(InterfacesTest, OneThatHasIpv6AloneIsFoundByTheFirstListed) {
@@ -124,7 +116,7 @@ TEST_F(InterfacesTest, WhereTheSystemDoesNotListThemNoneIsFound) {
   absl::Status bound;
   RunRefused(SYS_socket, EMFILE, [&] {
     listed = ListInterfaces().status();
-    bound = InterfaceToBind("a0", Ip("10.0.1.99")).status();
+    bound = InterfaceToBind("a0", IpOf("10.0.1.99")).status();
   });
   for (const absl::Status& status : {listed, bound}) {
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
@@ -134,36 +126,36 @@ TEST_F(InterfacesTest, WhereTheSystemDoesNotListThemNoneIsFound) {
 
 TEST_F(InterfacesTest, OneOfSeveralInASubnetIsBound) {
   SetArpIgnore("all", 1);
-  EXPECT_THAT(InterfaceToBind("a0", Ip("10.0.1.99")), IsOkAndHolds("a0"));
-  EXPECT_THAT(InterfaceToBind("a1", Ip("10.0.1.99")), IsOkAndHolds("a1"));
+  EXPECT_THAT(InterfaceToBind("a0", IpOf("10.0.1.99")), IsOkAndHolds("a0"));
+  EXPECT_THAT(InterfaceToBind("a1", IpOf("10.0.1.99")), IsOkAndHolds("a1"));
   EXPECT_THAT(lines_, IsEmpty());
 }
 
 TEST_F(InterfacesTest, ItIsEnoughThatEachAnswersForItselfAlone) {
   SetArpIgnore("a0", 1);
   SetArpIgnore("a1", 1);
-  EXPECT_THAT(InterfaceToBind("a1", Ip("10.0.1.99")), IsOkAndHolds("a1"));
+  EXPECT_THAT(InterfaceToBind("a1", IpOf("10.0.1.99")), IsOkAndHolds("a1"));
   EXPECT_THAT(lines_, IsEmpty());
 }
 
 TEST_F(InterfacesTest, WhereOneAnswersForTheOthersNoneIsBound) {
   SetArpIgnore("a0", 1);
-  EXPECT_THAT(InterfaceToBind("a0", Ip("10.0.1.99")), IsOkAndHolds(""));
+  EXPECT_THAT(InterfaceToBind("a0", IpOf("10.0.1.99")), IsOkAndHolds(""));
   EXPECT_THAT(lines_, ElementsAre(AllOf(HasSubstr("socket_interface_not_bound"),
                                         HasSubstr(R"("interface":"a0")"),
                                         HasSubstr("net.ipv4.conf.a1.arp_ignore is 0"))));
 }
 
 TEST_F(InterfacesTest, InIpv6EachAnswersForItselfAnyway) {
-  EXPECT_THAT(InterfaceToBind("a1", Ip("fd00:1::99")), IsOkAndHolds("a1"));
+  EXPECT_THAT(InterfaceToBind("a1", IpOf("fd00:1::99")), IsOkAndHolds("a1"));
   EXPECT_THAT(lines_, IsEmpty());
 }
 
 TEST_F(InterfacesTest, RoutesDecideForTheOthers) {
-  EXPECT_THAT(InterfaceToBind("c0", Ip("10.0.2.99")), IsOkAndHolds(""));  // alone in its subnet
-  EXPECT_THAT(InterfaceToBind("c0", Ip("10.0.1.99")), IsOkAndHolds(""));  // not in that subnet
-  EXPECT_THAT(InterfaceToBind("a0", Ip("10.0.3.99")), IsOkAndHolds(""));  // nor is any other
-  EXPECT_THAT(InterfaceToBind("a0", Ip("10.0.1.2")), IsOkAndHolds(""));   // of this host
+  EXPECT_THAT(InterfaceToBind("c0", IpOf("10.0.2.99")), IsOkAndHolds(""));  // alone in its subnet
+  EXPECT_THAT(InterfaceToBind("c0", IpOf("10.0.1.99")), IsOkAndHolds(""));  // not in that subnet
+  EXPECT_THAT(InterfaceToBind("a0", IpOf("10.0.3.99")), IsOkAndHolds(""));  // nor is any other
+  EXPECT_THAT(InterfaceToBind("a0", IpOf("10.0.1.2")), IsOkAndHolds(""));   // of this host
   EXPECT_THAT(lines_, IsEmpty());
 }
 

@@ -1,13 +1,12 @@
 #include "worker/transport/socket/network_interface.h"
 
 #include "common/testing/status_matchers.h"
+#include "worker/transport/socket/testing/ip_of.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <vector>
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,14 +17,6 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::IsEmpty;
-
-IpEndpoint IpOf(const std::string& text) {
-  IpEndpoint endpoint;
-  if (inet_pton(AF_INET6, text.c_str(), endpoint.ip.data()) == 1) return endpoint;
-  endpoint.ip[10] = endpoint.ip[11] = '\xff';
-  EXPECT_EQ(inet_pton(AF_INET, text.c_str(), endpoint.ip.data() + 12), 1) << text;
-  return endpoint;
-}
 
 const std::vector<InterfaceAddress> kAddresses = {
     {"lo", IpOf("127.0.0.1"), IpOf("255.0.0.0")},

@@ -15,10 +15,10 @@
 namespace crossmesh {
 
 // Plans schedules for one pipeline, whose edges are planned once. Immutable.
-class PipelinePlanner {
+class SchedulePlanner {
  public:
   // As PlanEdges, and InvalidArgument as Validate(PipelineProfile).
-  static absl::StatusOr<PipelinePlanner> Create(PipelineDescription pipeline,
+  static absl::StatusOr<SchedulePlanner> Create(PipelineDescription pipeline,
                                                 CancelCheck cancelled);
 
   // With as much memory for messages as the schedule needs by its predicted run, or as is left. As
@@ -34,7 +34,7 @@ class PipelinePlanner {
   const PipelineProfile& profile() const { return profile_; }
 
  private:
-  PipelinePlanner(PipelineDescription pipeline, std::vector<EdgePlan> plans);
+  SchedulePlanner(PipelineDescription pipeline, std::vector<EdgePlan> plans);
   void AddStages();
   void AddEdges();
   void AddPorts();

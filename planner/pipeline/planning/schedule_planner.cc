@@ -1,4 +1,4 @@
-#include "planner/pipeline/planning/pipeline_planner.h"
+#include "planner/pipeline/planning/schedule_planner.h"
 
 #include "common/base/digest_builder.h"
 #include "common/base/format.h"
@@ -91,7 +91,7 @@ Digest IdOf(const PlannedPipeline& planned) {
 
 }  // namespace
 
-PipelinePlanner::PipelinePlanner(PipelineDescription pipeline, std::vector<EdgePlan> plans)
+SchedulePlanner::SchedulePlanner(PipelineDescription pipeline, std::vector<EdgePlan> plans)
     : pipeline_(std::move(pipeline)), plans_(std::move(plans)) {
   for (const EdgePlan& plan : plans_) {
     counts_.push_back(static_cast<int32_t>(std::ranges::count(pipeline_.samples, plan.samples)));
@@ -105,15 +105,15 @@ PipelinePlanner::PipelinePlanner(PipelineDescription pipeline, std::vector<EdgeP
   rooms_ = {ProfileWithBuffers(2), profile_};
 }
 
-absl::StatusOr<PipelinePlanner> PipelinePlanner::Create(PipelineDescription pipeline,
+absl::StatusOr<SchedulePlanner> SchedulePlanner::Create(PipelineDescription pipeline,
                                                         CancelCheck cancelled) {
   ASSIGN_OR_RETURN(std::vector<EdgePlan> plans, PlanEdges(pipeline, cancelled));
-  PipelinePlanner planner(std::move(pipeline), std::move(plans));
+  SchedulePlanner planner(std::move(pipeline), std::move(plans));
   RETURN_IF_ERROR(Validate(planner.profile_));
   return planner;
 }
 
-void PipelinePlanner::AddStages() {
+void SchedulePlanner::AddStages() {
   const int64_t largest = std::ranges::max(pipeline_.samples);
   // Users state times for the first microbatch; profiles have those of the largest one.
   const double scale =
@@ -136,7 +136,7 @@ void PipelinePlanner::AddStages() {
   }
 }
 
-void PipelinePlanner::AddEdges() {
+void SchedulePlanner::AddEdges() {
   for (const PipelineDescription::Edge& edge : pipeline_.edges) {
     profile_.edges.push_back({.from = edge.from, .to = edge.to});
   }
@@ -153,7 +153,7 @@ void PipelinePlanner::AddEdges() {
   }
 }
 
-void PipelinePlanner::AddPorts() {
+void SchedulePlanner::AddPorts() {
   const Topology topology = pipeline_.topology.value_or(Topology());
   absl::flat_hash_map<std::string, PortIndex> known;
   for (const EdgePlan& plan : plans_) {
@@ -171,7 +171,7 @@ void PipelinePlanner::AddPorts() {
   }
 }
 
-PipelineProfile PipelinePlanner::ProfileWithBuffers(int32_t buffers) const {
+PipelineProfile SchedulePlanner::ProfileWithBuffers(int32_t buffers) const {
   PipelineProfile profile = profile_;
   std::vector<int32_t> each;
   for (const int32_t count : counts_) each.push_back(std::min(buffers, count));
@@ -179,7 +179,7 @@ PipelineProfile PipelinePlanner::ProfileWithBuffers(int32_t buffers) const {
   return profile;
 }
 
-absl::StatusOr<std::shared_ptr<const PlannedPipeline>> PipelinePlanner::Plan(
+absl::StatusOr<std::shared_ptr<const PlannedPipeline>> SchedulePlanner::Plan(
     const PipelineChoice& choice, CancelCheck cancelled) const {
   auto planned = std::make_shared<PlannedPipeline>();
   planned->description = pipeline_;
@@ -200,7 +200,7 @@ absl::StatusOr<std::shared_ptr<const PlannedPipeline>> PipelinePlanner::Plan(
   return planned;
 }
 
-absl::StatusOr<PipelineBound> PipelinePlanner::BoundOfAll(const SearchOptions& search) const {
+absl::StatusOr<PipelineBound> SchedulePlanner::BoundOfAll(const SearchOptions& search) const {
   constexpr BackwardForm kForm = BackwardForm::kSplit;
   if (search.objective == SearchObjective::kSpan) {
     return ComputeSpanBound(profile_, microbatches(), kForm);
@@ -208,7 +208,7 @@ absl::StatusOr<PipelineBound> PipelinePlanner::BoundOfAll(const SearchOptions& s
   return ComputePipelineBound(profile_, microbatches(), kForm, search.model);
 }
 
-absl::Status PipelinePlanner::MakeSchedule(const PipelineChoice& choice, CancelCheck cancelled,
+absl::Status SchedulePlanner::MakeSchedule(const PipelineChoice& choice, CancelCheck cancelled,
                                            PlannedPipeline& planned) const {
   if (choice.schedule == PipelineChoice::kAuto) return Search(choice, cancelled, planned);
   if (choice.schedule.empty()) {
@@ -232,7 +232,7 @@ absl::Status PipelinePlanner::MakeSchedule(const PipelineChoice& choice, CancelC
   return absl::OkStatus();
 }
 
-double PipelinePlanner::SecondsOf(const Schedule& schedule, const SearchOptions& search) const {
+double SchedulePlanner::SecondsOf(const Schedule& schedule, const SearchOptions& search) const {
   const absl::StatusOr<OpTable> ops = OpTable::Create(schedule, profile_);
   if (!ops.ok()) return std::numeric_limits<double>::infinity();
   const absl::StatusOr<BufferedRun> found =
@@ -241,7 +241,7 @@ double PipelinePlanner::SecondsOf(const Schedule& schedule, const SearchOptions&
   return ObjectiveOf(found->run, search.objective);
 }
 
-absl::Status PipelinePlanner::Search(const PipelineChoice& choice, CancelCheck cancelled,
+absl::Status SchedulePlanner::Search(const PipelineChoice& choice, CancelCheck cancelled,
                                      PlannedPipeline& planned) const {
   SearchOptions options = choice.search;
   const bool is_limited =
@@ -258,7 +258,7 @@ absl::Status PipelinePlanner::Search(const PipelineChoice& choice, CancelCheck c
   return absl::OkStatus();
 }
 
-absl::StatusOr<Schedule> PipelinePlanner::ReadSchedule(const PipelineChoice& choice) const {
+absl::StatusOr<Schedule> SchedulePlanner::ReadSchedule(const PipelineChoice& choice) const {
   absl::StatusOr<ScheduleFile> file = ParseScheduleFile(choice.schedule_file);
   const auto refused = [](const auto&... why) {
     return absl::InvalidArgumentError(absl::StrCat("schedule_file: ", why...));
@@ -279,7 +279,7 @@ absl::StatusOr<Schedule> PipelinePlanner::ReadSchedule(const PipelineChoice& cho
 }
 
 // What cannot be has a reason that users can do something about: the rank that has too little.
-absl::Status PipelinePlanner::WithLeastMemory(const absl::Status& status) const {
+absl::Status SchedulePlanner::WithLeastMemory(const absl::Status& status) const {
   if (!absl::IsResourceExhausted(status)) return status;
   const PipelineProfile& profile = profile_;
   const Schedule schedule = OneByOne(profile, microbatches());
@@ -298,7 +298,7 @@ absl::Status PipelinePlanner::WithLeastMemory(const absl::Status& status) const 
   return absl::ResourceExhaustedError(text);
 }
 
-absl::Status PipelinePlanner::AddTransfers(PlannedPipeline& planned) const {
+absl::Status SchedulePlanner::AddTransfers(PlannedPipeline& planned) const {
   ASSIGN_OR_RETURN(BufferedRun found,
                    RunWithBuffers(*planned.ops, {pipeline_.samples, plans_, planned.model}));
   for (size_t i = 0; i < plans_.size(); ++i) {
