@@ -25,6 +25,8 @@ namespace {
 struct DoctorFlags {
   std::string network;  // prints the description of this host, under this name
   std::string listen;
+  std::string nccl_library = "libnccl.so.2";
+  std::string m2n_library = "libnccl_m2n.so";
   int64_t memory_bytes = 0;
 };
 
@@ -55,6 +57,8 @@ absl::Status PrintNetwork(Cli& cli, const DoctorFlags& flags) {
 
 absl::Status Examine(Cli& cli, const DoctorFlags& flags) {
   std::vector<HostCheck> checks = CheckHost({.nvml = kNvmlLibrary,
+                                             .nccl = flags.nccl_library,
+                                             .m2n = flags.m2n_library,
                                              .programs = ProgramFolder(),
                                              .listen = flags.listen,
                                              .memory_bytes = flags.memory_bytes});
@@ -97,6 +101,10 @@ void AddDoctorCommand(Cli& cli, CLI::App& app) {
             "Print this host's part of a network file instead, under this name");
   AddOption(command, "--memory-bytes", flags->memory_bytes, "That a worker's storages are to have")
       .NotNegative();
+  AddOption(command, "--nccl-library", flags->nccl_library, "As crossmesh-worker has it")
+      .ShowDefault();
+  AddOption(command, "--m2n-library", flags->m2n_library, "As crossmesh-worker has it")
+      .ShowDefault();
   cli.AddControllerFlags(command);
   cli.Run(command, [&cli, flags] {
     return flags->network.empty() ? Examine(cli, *flags) : PrintNetwork(cli, *flags);

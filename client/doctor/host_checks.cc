@@ -1,5 +1,6 @@
 #include "client/doctor/host_checks.h"
 
+#include "client/doctor/gpu_libraries.h"
 #include "client/doctor/host_gpus.h"
 #include "common/base/byte_count.h"
 #include "common/base/format.h"
@@ -59,6 +60,8 @@ class HostChecker {
     Interfaces();
     RdmaDevices();
     Gpus();
+    Nccl();
+    M2n();
     CongestionControl();
     Port();
     ClockSynchronised();
@@ -173,7 +176,7 @@ class HostChecker {
                                             ? options_.shared_memory_bytes
                                             : FreeBytesAt(options_.root + "dev/shm");
     if (!free.has_value()) return Add("shared memory", State::kNote, "no /dev/shm");
-    const auto gpus = std::ssize(EntriesOf("proc/driver/nvidia/gpus"));
+    const int64_t gpus = CountGpus();
     const std::string found =
         absl::StrCat(FormatBytes(ByteCount(*free)), " free for ", gpus, " GPUs");
     if (gpus == 0) return Add("shared memory", State::kGood, found);
@@ -224,6 +227,26 @@ class HostChecker {
     if (devices.empty()) return Add("RDMA devices", State::kGood, "none: workers use TCP");
     Add("RDMA devices", State::kNote, absl::StrJoin(devices, ", "),
         "crossmesh-worker --data-transport ucx uses them");
+  }
+
+  int64_t CountGpus() const { return std::ssize(EntriesOf("proc/driver/nvidia/gpus")); }
+
+  void Nccl() {
+    if (options_.nccl.empty()) return;
+    if (CountGpus() == 0) return Add("NCCL", State::kGood, "not needed: no GPUs");
+    const absl::StatusOr<std::string> version = FindNccl(options_.nccl);
+    if (version.ok()) return Add("NCCL", State::kGood, *version);
+    Add("NCCL", State::kNote, std::string(version.status().message()),
+        "GPUs exchange nothing without it: pip install nvidia-nccl-cu13, and name its library by "
+        "--nccl-library");
+  }
+
+  // After NCCL, which it needs.
+  void M2n() {
+    if (options_.m2n.empty() || CountGpus() == 0) return;
+    const absl::Status found = FindM2n(options_.m2n);
+    if (found.ok()) return Add("NCCL M2N", State::kGood, "there");
+    Add("NCCL M2N", State::kGood, absl::StrCat("none, and no strategy m2n: ", found.message()));
   }
 
   // With their NICs and links, as plans would count them.

@@ -26,8 +26,10 @@ struct HostCheck {
 absl::string_view StateName(HostCheck::State state);  // "good", "note", "problem"
 
 struct HostCheckOptions {
-  std::string root = "/";    // where /proc and /sys are; for tests
-  std::string nvml;          // NVML's library; empty: it is not asked
+  std::string root = "/";  // where /proc and /sys are; for tests
+  std::string nvml;        // NVML's library; empty: it is not asked
+  std::string nccl;        // NCCL's library, and that of M2N; empty: it is not looked for
+  std::string m2n;
   std::string programs;      // the folder of this installation's programs
   std::string listen;        // HOST:PORT that a daemon is to listen on; empty: any of loopback
   int64_t memory_bytes = 0;  // that a worker's storages are to have

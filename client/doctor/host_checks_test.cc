@@ -18,6 +18,7 @@ namespace crossmesh {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using State = HostCheck::State;
 namespace fs = std::filesystem;
 
@@ -82,6 +83,21 @@ TEST_F(HostChecksTest, ComparesSharedMemoryWithWhatNcclTakesForTheGpus) {
   EXPECT_THAT(check.advice, HasSubstr("--shm-size"));
   options_.shared_memory_bytes = int64_t{1} << 30;
   EXPECT_EQ(Find("shared memory").state, State::kGood);
+}
+
+TEST_F(HostChecksTest, TellsOfTheLibrariesWhereThereAreGpus) {
+  options_.nccl = CROSSMESH_STANDIN_FOLDER "/libnccl.so.2";
+  options_.m2n = "/nowhere/libnccl_m2n.so";
+  EXPECT_EQ(Find("NCCL").found, "not needed: no GPUs");
+  Write("proc/driver/nvidia/gpus/0000:1b:00.0/information", "");
+  EXPECT_THAT(Find("NCCL").found, StartsWith("2."));
+  EXPECT_THAT(Find("NCCL M2N").found, HasSubstr("no strategy m2n: /nowhere/libnccl_m2n.so"));
+  options_.m2n = CROSSMESH_STANDIN_FOLDER "/libnccl_m2n.so.0";
+  EXPECT_EQ(Find("NCCL M2N").found, "there");
+  options_.nccl = "/nowhere/libnccl.so.2";
+  const HostCheck check = Find("NCCL");
+  EXPECT_EQ(check.state, State::kNote);
+  EXPECT_THAT(check.advice, HasSubstr("--nccl-library"));
 }
 
 TEST_F(HostChecksTest, ListsInterfacesAndDevices) {

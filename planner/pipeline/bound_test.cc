@@ -2,9 +2,9 @@
 
 #include "common/plan/testing/for_each_seed.h"
 #include "common/testing/is_refused.h"
+#include "common/testing/random_cases.h"
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/memory.h"
-#include "planner/pipeline/testing/cases.h"
 #include "planner/pipeline/testing/pipeline_vectors.h"
 #include "planner/pipeline/testing/random_pipeline.h"
 #include "planner/pipeline/timeline.h"
@@ -47,7 +47,7 @@ TEST(PipelineBoundTest, TermsAreThoseOfTheCases) {
 
 // Any schedule proves that the bound for its own memory is none too high.
 TEST(PipelineBoundTest, NoScheduleIsFaster) {
-  ForEachSeed(CasesOr(1000), [&](RandomSource& random, uint64_t seed) {
+  ForEachSeed(RandomCases(1000), [&](RandomSource& random, uint64_t seed) {
     PipelineProfile profile = RandomProfile(random);
     const BackwardForm form = random.OneIn(2) ? BackwardForm::kSplit : BackwardForm::kFull;
     const auto microbatches = static_cast<int32_t>(random.Between(1, 8));

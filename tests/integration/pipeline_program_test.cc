@@ -3,12 +3,12 @@
 // CROSSMESH_SEED and CROSSMESH_CASES choose what is run.
 
 #include "common/plan/testing/random_source.h"
+#include "common/testing/random_cases.h"
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/op_table.h"
 #include "planner/pipeline/planning/buffer_proof.h"
 #include "planner/pipeline/testing/random_pipeline.h"
 #include "planner/pipeline/timeline.h"
-#include "worker/executor/testing/random_case.h"
 #include "worker/pipeline/program_progress.h"
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 // that comes in. CROSSMESH_SEED and CROSSMESH_CASES choose what is run.
 
 #include "common/plan/testing/random_source.h"
+#include "common/testing/random_cases.h"
 #include "planner/pipeline/planning/testing/planned_pipelines.h"
 #include "tests/integration/pipeline_run_fixture.h"
 #include "worker/executor/testing/random_case.h"

@@ -7,6 +7,7 @@
 #include "common/plan/testing/random_source.h"
 #include "common/plan/testing/random_tensors.h"
 #include "common/plan/testing/random_topology.h"
+#include "common/testing/random_cases.h"
 #include "common/testing/status_matchers.h"
 #include "planner/reshard/plan_reshard.h"
 #include "worker/executor/testing/mesh_runner.h"

@@ -4,6 +4,7 @@
 #include "common/plan/testing/for_each_seed.h"
 #include "common/testing/is_refused.h"
 #include "common/testing/paths.h"
+#include "common/testing/random_cases.h"
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/planning/pipeline_choice.h"
 #include "planner/pipeline/planning/pipeline_codec.h"
@@ -11,7 +12,6 @@
 #include "planner/pipeline/planning/testing/example_pipeline.h"
 #include "planner/pipeline/planning/testing/planned_pipelines.h"
 #include "planner/pipeline/schedules/schedule_names.h"
-#include "planner/pipeline/testing/cases.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -229,7 +229,7 @@ TEST(ComparisonTest, WholeBackwardOpsMayBeFasterThanDelayedOnes) {
 // docs/pipeline.md): where messages share ports, one that waits for no memory may be in the way of
 // another one, so that the same schedule takes longer with more buffers.
 TEST(ComparisonTest, AutoIsBestInAnyMemory) {
-  const int64_t cases = CasesOr(60);
+  const int64_t cases = RandomCases(60);
   int64_t slower = 0;  // by more than messages that share ports explain
   ForEachSeed(cases, [&](RandomSource& random, uint64_t seed) {
     MemoryCase made = RandomCase(random);

@@ -4,14 +4,10 @@
 #include "common/plan/testing/random_tensors.h"
 #include "common/plan/testing/tables.h"
 
-#include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <absl/strings/numbers.h>
 
 namespace crossmesh {
 
@@ -83,23 +79,6 @@ std::vector<int32_t> DealDevices(RandomSource& random, const Plan& plan, int32_t
     worker_of_device.push_back(static_cast<int32_t>(random.Below(workers)));
   }
   return worker_of_device;
-}
-
-uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  uint64_t value = 0;
-  return text != nullptr && absl::SimpleAtoi(text, &value) ? value : otherwise;
-}
-
-int64_t RandomCases(int64_t count) {
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-  count = std::max<int64_t>(count / 4, 1);
-#elif __has_feature(address_sanitizer)
-  count = std::max<int64_t>(count / 2, 1);
-#endif
-#endif
-  return static_cast<int64_t>(FromEnvironment("CROSSMESH_CASES", count));
 }
 
 }  // namespace crossmesh

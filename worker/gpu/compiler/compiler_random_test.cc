@@ -4,6 +4,7 @@
 
 #include "common/plan/proof.h"
 #include "common/plan/testing/random_source.h"
+#include "common/testing/random_cases.h"
 #include "common/testing/status_matchers.h"
 #include "worker/executor/testing/mesh_runner.h"
 #include "worker/executor/testing/random_case.h"

@@ -3,6 +3,7 @@
 // choose what is run.
 
 #include "common/plan/testing/random_source.h"
+#include "common/testing/random_cases.h"
 #include "common/testing/status_matchers.h"
 #include "worker/executor/testing/random_case.h"
 #include "worker/gpu/tasks/testing/bridged_workers.h"

@@ -5,6 +5,7 @@
 #include "common/plan/testing/random_tensors.h"
 #include "common/plan/testing/random_topology.h"
 #include "common/plan/testing/tables.h"
+#include "common/testing/random_cases.h"
 #include "planner/reshard/plan_reshard.h"
 #include "worker/executor/testing/random_case.h"
 

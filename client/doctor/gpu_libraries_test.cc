@@ -1,0 +1,33 @@
+#include "client/doctor/gpu_libraries.h"
+
+#include "common/testing/status_matchers.h"
+
+#include <absl/status/status.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+constexpr char kNccl[] = CROSSMESH_STANDIN_FOLDER "/libnccl.so.2";
+constexpr char kM2n[] = CROSSMESH_STANDIN_FOLDER "/libnccl_m2n.so.0";
+
+TEST(GpuLibrariesTest, TellsTheVersionOfNcclAndWhetherM2nIsThere) {
+  EXPECT_THAT(FindNccl(kNccl), IsOkAndHolds(MatchesRegex("2\\.[0-9]+\\.[0-9]+")));
+  EXPECT_OK(FindM2n(kM2n));
+}
+
+TEST(GpuLibrariesTest, WhatIsMissingIsNamed) {
+  EXPECT_THAT(FindNccl("/nowhere/libnccl.so.2"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("/nowhere/libnccl.so.2")));
+  EXPECT_THAT(FindNccl("libm.so.6"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("libm.so.6: no ncclGetVersion")));
+  EXPECT_THAT(FindM2n("libm.so.6"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("libm.so.6: no ncclReshard")));
+}
+
+}  // namespace
+}  // namespace crossmesh
