@@ -71,7 +71,7 @@ void ProbeTable::Send(ProbeOrder order, Done done) {
   if (!status.ok()) (*shared_done)(status);
 }
 
-absl::Status ProbeTable::Start(std::string name, absl::AnyInvocable<void()> body) {
+absl::Status ProbeTable::Start(const std::string& name, absl::AnyInvocable<void()> body) {
   std::list<Probe> over;  // joined without the lock
   const MutexLock lock(mutex_);
   if (stopped_) return absl::UnavailableError("the worker stops");

@@ -60,7 +60,7 @@ class ProbeTable {
   absl::Status Check(const std::string& interface, absl::Duration time) const;
   // How long a probe of `time` may take, from now.
   ProbePatience PatienceFor(absl::Duration time) const;
-  absl::Status Start(std::string name, absl::AnyInvocable<void()> body);
+  absl::Status Start(const std::string& name, absl::AnyInvocable<void()> body);
 
   const Options options_;
   const Clock& clock_;
