@@ -35,8 +35,6 @@ CI = (
                       "lint_tests"),
           ("allocation", "live", "lab", "gpu", "install", "lint")),
     Build("tsan", ("unit_tests",), ("unit",)),
-    # The others join sources, which hides what one of them does not include itself.
-    Build("dev", ("headers",), ()),
 )
 
 
