@@ -1,28 +1,14 @@
 #include "client/doctor/gpu_libraries.h"
 
+#include "client/doctor/library_function.h"
 #include "common/base/status_macros.h"
 
 #include <absl/strings/str_cat.h>
-#include <dlfcn.h>
 
 // As nccl.h declares it, which no package that we build with has. Success is 0.
 enum ncclResult_t : int;  // NOLINT: the library's name
 
 namespace crossmesh {
-namespace {
-
-// The function of the library, which is never closed: NCCL has threads of its own.
-absl::StatusOr<void*> FindFunction(const std::string& library, const char* name) {
-  void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    return absl::NotFoundError(dlerror());  // NOLINT(concurrency-mt-unsafe)
-  }
-  void* const function = dlsym(handle, name);
-  if (function != nullptr) return function;
-  return absl::NotFoundError(absl::StrCat(library, ": no ", name));
-}
-
-}  // namespace
 
 absl::StatusOr<std::string> FindNccl(const std::string& library) {
   ASSIGN_OR_RETURN(void* const found, FindFunction(library, "ncclGetVersion"));

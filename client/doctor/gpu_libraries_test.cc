@@ -2,6 +2,8 @@
 
 #include "common/testing/status_matchers.h"
 
+#include <cstdlib>
+
 #include <absl/status/status.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,6 +19,9 @@ constexpr char kM2n[] = CROSSMESH_STANDIN_FOLDER "/libnccl_m2n.so.0";
 
 TEST(GpuLibrariesTest, TellsTheVersionOfNcclAndWhetherM2nIsThere) {
   EXPECT_THAT(FindNccl(kNccl), IsOkAndHolds(MatchesRegex("2\\.[0-9]+\\.[0-9]+")));
+  setenv("CROSSMESH_STANDIN_NCCL_VERSION", "2.29.7", 1);  // NOLINT(concurrency-mt-unsafe)
+  EXPECT_THAT(FindNccl(kNccl), IsOkAndHolds("2.29.7"));
+  unsetenv("CROSSMESH_STANDIN_NCCL_VERSION");  // NOLINT(concurrency-mt-unsafe)
   EXPECT_OK(FindM2n(kM2n));
 }
 

@@ -1,10 +1,10 @@
 #include "client/doctor/nvml.h"
 
+#include "client/doctor/library_function.h"
 #include "common/base/status_macros.h"
 
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
-#include <dlfcn.h>
 
 // As nvml.h declares them, which no package that we build with has. Results are 0 for success.
 // NOLINTBEGIN: the library's names and types
@@ -25,18 +25,13 @@ constexpr unsigned kLinksMax = 18;
 class Nvml {
  public:
   static absl::StatusOr<Nvml> Load(const std::string& library) {
-    // Never closed: what it began may outlive its shutdown.
-    void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) {
-      return absl::NotFoundError(absl::StrCat("library ", library, " cannot be loaded: ",
-                                              dlerror()));  // NOLINT(concurrency-mt-unsafe)
-    }
     Nvml nvml;
     absl::Status status;
     const auto resolve = [&](const char* name, auto*& function) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, name));
-      if (function != nullptr) return;
-      status.Update(absl::NotFoundError(absl::StrCat("library ", library, ": no ", name)));
+      const absl::StatusOr<void*> found = FindFunction(library, name);
+      status.Update(found.status());
+      function =
+          reinterpret_cast<std::remove_reference_t<decltype(function)>>(found.value_or(nullptr));
     };
     resolve("nvmlInit_v2", nvml.init_);
     resolve("nvmlShutdown", nvml.shutdown_);

@@ -8,13 +8,13 @@
 namespace crossmesh {
 namespace {
 
-constexpr bool HasSanitizer() {
 #if defined(__has_feature)
-  return __has_feature(thread_sanitizer) || __has_feature(address_sanitizer);
+constexpr int64_t kShare = __has_feature(thread_sanitizer)    ? 4
+                           : __has_feature(address_sanitizer) ? 2
+                                                              : 1;
 #else
-  return false;
+constexpr int64_t kShare = 1;
 #endif
-}
 
 }  // namespace
 
@@ -25,8 +25,8 @@ uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
 }
 
 int64_t RandomCases(int64_t count) {
-  if (HasSanitizer()) count = std::max<int64_t>(count / 4, 1);
-  return static_cast<int64_t>(FromEnvironment("CROSSMESH_CASES", count));
+  return static_cast<int64_t>(
+      FromEnvironment("CROSSMESH_CASES", std::max<int64_t>(count / kShare, 1)));
 }
 
 }  // namespace crossmesh

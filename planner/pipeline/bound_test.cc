@@ -47,7 +47,7 @@ TEST(PipelineBoundTest, TermsAreThoseOfTheCases) {
 
 // Any schedule proves that the bound for its own memory is none too high.
 TEST(PipelineBoundTest, NoScheduleIsFaster) {
-  ForEachSeed(RandomCases(1000), [&](RandomSource& random, uint64_t seed) {
+  ForEachSeed(FromEnvironment("CROSSMESH_CASES", 1000), [&](RandomSource& random, uint64_t seed) {
     PipelineProfile profile = RandomProfile(random);
     const BackwardForm form = random.OneIn(2) ? BackwardForm::kSplit : BackwardForm::kFull;
     const auto microbatches = static_cast<int32_t>(random.Between(1, 8));

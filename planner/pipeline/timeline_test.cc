@@ -8,7 +8,6 @@
 #include "planner/pipeline/testing/random_pipeline.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <limits>
 #include <map>
 #include <string>
@@ -83,8 +82,7 @@ std::vector<double> LongestWays(const OpTable& ops) {
 // Where transfers share nothing, times are the longest ways.
 TEST(RunTest, WithoutPortsTimesAreTheLongestWays) {
   int pairs = 0;
-  const int64_t cases = RandomCases(600);
-  ForEachSeed(cases, [&](RandomSource& random, uint64_t seed) {
+  ForEachSeed(FromEnvironment("CROSSMESH_CASES", 600), [&](RandomSource& random, uint64_t seed) {
     PipelineProfile profile = RandomProfile(random);
     const auto microbatches = 1 + static_cast<int32_t>(seed % 5);
     const BackwardForm form = random.OneIn(2) ? BackwardForm::kSplit : BackwardForm::kFull;
@@ -106,7 +104,7 @@ TEST(RunTest, WithoutPortsTimesAreTheLongestWays) {
       pairs += step != i;
     }
   });
-  EXPECT_GT(pairs, cases / 2);
+  EXPECT_GT(pairs, 300);
 }
 
 // Stage 1 begins its second step when the gradient and the activation for it are both there, and

@@ -229,7 +229,7 @@ TEST(ComparisonTest, WholeBackwardOpsMayBeFasterThanDelayedOnes) {
 // docs/pipeline.md): where messages share ports, one that waits for no memory may be in the way of
 // another one, so that the same schedule takes longer with more buffers.
 TEST(ComparisonTest, AutoIsBestInAnyMemory) {
-  const int64_t cases = RandomCases(60);
+  const int64_t cases = FromEnvironment("CROSSMESH_CASES", 60);
   int64_t slower = 0;  // by more than messages that share ports explain
   ForEachSeed(cases, [&](RandomSource& random, uint64_t seed) {
     MemoryCase made = RandomCase(random);

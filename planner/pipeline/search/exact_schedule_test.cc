@@ -12,7 +12,6 @@
 #include "planner/pipeline/timeline.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -113,8 +112,7 @@ class Enumeration {
 
 TEST(ExactScheduleTest, NoOtherOrderIsFaster) {
   int limited = 0, counted = 0;
-  const int64_t cases = RandomCases(200);
-  ForEachSeed(cases, [&](RandomSource& random) {
+  ForEachSeed(200, [&](RandomSource& random) {
     PipelineProfile profile = RandomProfile(random, {.stages_max = 3});
     const BackwardForm form = random.OneIn(3) ? BackwardForm::kSplit : BackwardForm::kFull;
     const bool is_split = form == BackwardForm::kSplit;
@@ -139,8 +137,8 @@ TEST(ExactScheduleTest, NoOtherOrderIsFaster) {
     EXPECT_OK(ProvePipeline(exact.schedule, profile));
   });
   RecordProperty("counted", counted);
-  EXPECT_GT(counted, cases / 2);
-  EXPECT_GT(limited, cases / 5);
+  EXPECT_GT(counted, 100);
+  EXPECT_GT(limited, 40);
 }
 
 // Rank 0 has the first and the last stage: when their ops change places it is free as soon, but the
@@ -189,8 +187,7 @@ PipelineProfile NarrowPipeline(RandomSource& random) {
 
 TEST(ExactScheduleTest, TheBoundIsNotAboveTheLeastTime) {
   int binding = 0, met = 0;  // by the ramps
-  const int64_t cases = RandomCases(2000);
-  ForEachSeed(cases, [&](RandomSource& random) {
+  ForEachSeed(2000, [&](RandomSource& random) {
     const PipelineProfile profile = NarrowPipeline(random);
     const BackwardForm form = random.OneIn(2) ? BackwardForm::kSplit : BackwardForm::kFull;
     const auto microbatches = static_cast<int32_t>(random.Between(1, 6));
@@ -205,16 +202,15 @@ TEST(ExactScheduleTest, TheBoundIsNotAboveTheLeastTime) {
     ++binding;
     if (bound.seconds() > exact->seconds - 1e-9) ++met;
   });
-  EXPECT_GT(binding, 3 * cases / 20);
-  EXPECT_GT(met, cases / 10);
+  EXPECT_GT(binding, 300);
+  EXPECT_GT(met, 200);
 }
 
 // Of ranks with several stages: within a tenth of it in the mean.
 TEST(ExactScheduleTest, TheBoundOfSharedRanksIsNearTheLeastTime) {
   double sum = 0;
   int solved = 0, binding = 0;  // by ramps or windows
-  const int64_t cases = RandomCases(120);
-  ForEachSeed(cases, [&](RandomSource& random) {
+  ForEachSeed(FromEnvironment("CROSSMESH_CASES", 120), [&](RandomSource& random) {
     const auto [profile, microbatches] = RandomSharedPipeline(random);
     const BackwardForm form = random.OneIn(2) ? BackwardForm::kSplit : BackwardForm::kFull;
     const absl::StatusOr<ExactSchedule> exact =
@@ -232,7 +228,7 @@ TEST(ExactScheduleTest, TheBoundOfSharedRanksIsNearTheLeastTime) {
     binding += bound.kind() == PipelineBoundKind::kWindow;
   });
   RecordProperty("gap", absl::StrCat(sum / solved));
-  EXPECT_GE(solved, 7 * cases / 24);
+  EXPECT_GE(solved, 35);
   EXPECT_GE(binding, solved / 3);
   EXPECT_LE(sum / solved, 0.1);
 }

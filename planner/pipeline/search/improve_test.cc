@@ -1,15 +1,12 @@
 #include "planner/pipeline/search/improve.h"
 
 #include "common/plan/testing/for_each_seed.h"
-#include "common/testing/random_cases.h"
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/memory.h"
 #include "planner/pipeline/pipeline_proof.h"
 #include "planner/pipeline/schedules/window_order.h"
 #include "planner/pipeline/testing/pipeline_vectors.h"
 #include "planner/pipeline/testing/random_pipeline.h"
-
-#include <cstdint>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,8 +35,7 @@ TEST(ImproveTest, OpsGoToWhereTheyCostNoTime) {
 
 TEST(ImproveTest, NothingGetsWorseAndMemoryIsKept) {
   int better = 0;
-  const int64_t cases = RandomCases(200);
-  ForEachSeed(cases, [&](RandomSource& random) {
+  ForEachSeed(200, [&](RandomSource& random) {
     PipelineProfile profile = RandomProfile(random);
     const Schedule given = RandomSchedule(random, profile, 4, BackwardForm::kSplit, true);
     const absl::StatusOr<OpTable> ops = OpTable::Create(given, profile);
@@ -58,13 +54,12 @@ TEST(ImproveTest, NothingGetsWorseAndMemoryIsKept) {
       better += improved.seconds < before;
     }
   });
-  EXPECT_GT(better, 3 * cases / 4);
+  EXPECT_GT(better, 150);
 }
 
 TEST(ImproveTest, NothingComesBetweenFusedOps) {
   int better = 0;
-  const int64_t cases = RandomCases(100);
-  ForEachSeed(cases, [&](RandomSource& random) {
+  ForEachSeed(100, [&](RandomSource& random) {
     PipelineProfile profile = RandomProfile(random);
     Schedule given = RandomSchedule(random, profile, 4, BackwardForm::kFull, true);
     AddRandomPairs(random, profile);
@@ -79,7 +74,7 @@ TEST(ImproveTest, NothingComesBetweenFusedOps) {
     EXPECT_LE(improved.seconds, before);
     better += improved.seconds < before;
   });
-  EXPECT_GT(better, 3 * cases / 10);
+  EXPECT_GT(better, 30);
 }
 
 TEST(ImproveTest, StopsWhenItMayRunNoMoreOps) {

@@ -14,7 +14,6 @@
 #include "planner/pipeline/timeline.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
@@ -74,8 +73,7 @@ TEST(ScheduleSearchTest, SmallPipelinesTakeNearlyTheLeastTime) {
 TEST(ScheduleSearchTest, SharedRanksTakeTheLeastTime) {
   double sum = 0, worst = 0;
   int solved = 0;
-  const int64_t cases = RandomCases(400);
-  ForEachSeed(cases, [&](RandomSource& random) {
+  ForEachSeed(FromEnvironment("CROSSMESH_CASES", 400), [&](RandomSource& random) {
     const auto [profile, microbatches] = RandomSharedPipeline(random);
     const BackwardForm form = random.OneIn(2) ? BackwardForm::kSplit : BackwardForm::kFull;
     const auto exact = FindExactSchedule(profile, microbatches, form, 30'000);
@@ -92,7 +90,7 @@ TEST(ScheduleSearchTest, SharedRanksTakeTheLeastTime) {
   RecordProperty("solved", solved);
   RecordProperty("worst", absl::StrCat(worst));
   RecordProperty("mean", absl::StrCat(sum / solved));
-  EXPECT_GE(solved, 3 * cases / 8);
+  EXPECT_GE(solved, 150);
   EXPECT_LE(sum / solved, 1.0001);
 }
 
