@@ -7,7 +7,7 @@
 #include "common/communicators/communicator_key.h"
 #include "common/metrics/controller_metrics.h"
 #include "common/metrics/label_set.h"
-#include "controller/catalog/run_records.h"
+#include "controller/catalog/job_records.h"
 #include "controller/communicators/communicator_registry.h"
 #include "controller/controller_server.h"
 #include "controller/dispatch/communicator_leases.h"
@@ -15,15 +15,15 @@
 #include "controller/dispatch/grpc/grpc_probe_gateway.h"
 #include "controller/dispatch/grpc/grpc_worker_gateway.h"
 #include "controller/dispatch/grpc/worker_channels.h"
-#include "controller/dispatch/run_numbers.h"
+#include "controller/dispatch/job_numbers.h"
 #include "controller/dispatch/running_operation.h"
 #include "controller/dispatch/running_pipeline.h"
 #include "controller/dispatch/running_table.h"
 #include "controller/dispatch/thread_planning_queue.h"
 #include "controller/dispatch/thread_task_queue.h"
 #include "controller/membership/worker_registry.h"
+#include "controller/service/job_registry.h"
 #include "controller/service/random_token.h"
-#include "controller/service/run_registry.h"
 #include "controller/store/memory_store.h"
 
 #include <array>
@@ -89,7 +89,7 @@ class OperationStates {
  public:
   explicit OperationStates(ControllerMetrics& metrics) : metrics_(metrics) {}
 
-  // As RunRegistry::Options::on_state.
+  // As JobRegistry::Options::on_state.
   void Move(int from, int to) {
     constexpr std::pair<v1::OperationState, RunningState> kLabels[] = {
         {v1::OPERATION_STATE_PREPARING, RunningState::kPreparing},
@@ -139,9 +139,9 @@ struct Controller::Parts {
   const uint64_t epoch;
 
   MemoryStore store;
-  RunRecords operation_records;
-  RunRecords pipeline_run_records;
-  RunNumbers numbers;
+  JobRecords operation_records;
+  JobRecords pipeline_job_records;
+  JobNumbers numbers;
   MembershipNews news;
   WorkerRegistry workers;
   WorkerChannels channels;
@@ -153,10 +153,10 @@ struct Controller::Parts {
   ThreadTaskQueue queue;         // all operations and pipelines, sessions' timers, watchers
   ThreadPlanningQueue planners;  // what takes long
   OperationStates operation_states;
-  RunRegistry<v1::Operation> operation_registry;
+  JobRegistry<v1::Operation> operation_registry;
   CommunicatorLeases communicators;
   RunningTable<RunningOperation> operations;
-  RunRegistry<v1::PipelineRun> pipeline_run_registry;
+  JobRegistry<v1::PipelineRun> pipeline_job_registry;
   RunningTable<RunningPipeline> pipelines;
   std::unique_ptr<ControllerServer> server;
 
@@ -167,7 +167,7 @@ struct Controller::Parts {
 Controller::Parts::Parts(const Options& options)
     : epoch(EpochAt(clock.Now())),
       operation_records(store, epoch, clock, {.noun = "operation", .id_prefix = "op-"}),
-      pipeline_run_records(
+      pipeline_job_records(
           store, epoch, clock,
           {.noun = "run", .id_prefix = "pr-", .finished_bytes_max = kPipelineRunBytesMax}),
       numbers(epoch),
@@ -202,14 +202,14 @@ Controller::Parts::Parts(const Options& options)
                   .sink = operation_registry,
                   .metrics = metrics,
                   .epoch = epoch}),
-      pipeline_run_registry(
-          {.records = pipeline_run_records, .numbers = numbers, .queue = queue, .clock = clock}),
+      pipeline_job_registry(
+          {.records = pipeline_job_records, .numbers = numbers, .queue = queue, .clock = clock}),
       pipelines({.gateway = programs,
                  .workers = workers,
                  .queue = queue,
                  .planners = planners,
                  .clock = clock,
-                 .sink = pipeline_run_registry,
+                 .sink = pipeline_job_registry,
                  .numbers = numbers,
                  .epoch = epoch,
                  .new_token = &NewToken}) {
@@ -244,7 +244,7 @@ absl::StatusOr<std::unique_ptr<Controller>> Controller::Create(const Options& op
                                         .planners = parts->planners,
                                         .operation_registry = parts->operation_registry,
                                         .operations = parts->operations,
-                                        .pipeline_run_registry = parts->pipeline_run_registry,
+                                        .pipeline_job_registry = parts->pipeline_job_registry,
                                         .pipelines = parts->pipelines}));
   parts->queue.Post([&parts = *parts] { parts.Sweep(); });
   return std::unique_ptr<Controller>(new Controller(std::move(parts)));
@@ -267,7 +267,7 @@ void Controller::Shutdown(absl::Duration deadline) {
   }
   parts_->server->SayNotServing();
   parts_->operation_registry.RefuseNew();
-  parts_->pipeline_run_registry.RefuseNew();
+  parts_->pipeline_job_registry.RefuseNew();
   parts_->pipelines.WithAll(
       [](RunningPipeline& run) { run.Stop(/*now=*/true, "the controller is stopping"); });
   const absl::Duration end = parts_->clock.Monotonic() + deadline;
@@ -279,7 +279,7 @@ void Controller::Shutdown(absl::Duration deadline) {
   }
   const absl::Status leaving = absl::UnavailableError("the controller is stopping");
   parts_->operation_registry.DismissWatchers(leaving);
-  parts_->pipeline_run_registry.DismissWatchers(leaving);
+  parts_->pipeline_job_registry.DismissWatchers(leaving);
   parts_->server->CloseSessions(leaving);
   parts_->planners.Stop();
   // Measurements of the network wait for their probes, and the server for the measurements.

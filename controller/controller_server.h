@@ -26,7 +26,7 @@ class RunningPipeline;
 class TaskQueue;
 class WorkerRegistry;
 template <typename Subject>
-class RunRegistry;
+class JobRegistry;
 template <typename Running>
 class RunningTable;
 
@@ -46,9 +46,9 @@ class ControllerServer {
     CommunicatorGateway& communicator_gateway;
     TaskQueue& queue;
     PlanningQueue& planners;
-    RunRegistry<v1::Operation>& operation_registry;
+    JobRegistry<v1::Operation>& operation_registry;
     RunningTable<RunningOperation>& operations;
-    RunRegistry<v1::PipelineRun>& pipeline_run_registry;
+    JobRegistry<v1::PipelineRun>& pipeline_job_registry;
     RunningTable<RunningPipeline>& pipelines;
   };
   // As Controller::Create.

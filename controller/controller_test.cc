@@ -75,7 +75,7 @@ TEST_F(ControllerTest, APageTokenThatIsNoneIsRefused) {
     EXPECT_THAT(answer, StatusIs(absl::StatusCode::kInvalidArgument,
                                  HasSubstr("page_token: expected that of the page before")));
   }
-  // The form of an id, of another kind of run.
+  // The form of an id, of another kind of job.
   v1::ListOperationsRequest request;
   request.set_page_token("pr-0000000000000000");
   EXPECT_THAT(Call(*operations_, &v1::OperationService::Stub::ListOperations, request),

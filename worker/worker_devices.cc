@@ -158,7 +158,8 @@ absl::Status WorkerDevices::CheckIsOwn(const StorageKey& key) const {
 }
 
 absl::StatusOr<std::shared_ptr<Arena>> WorkerDevices::MakeBounceBuffer(ByteCount bytes) {
-  ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, memory_.MakeArena("crossmesh:gpu_mirror", bytes));
+  ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena,
+                   memory_.MakeArena("crossmesh:bounce_buffer", bytes));
   return lender_->Lend(std::move(arena));
 }
 

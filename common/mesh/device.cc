@@ -44,7 +44,7 @@ std::string ToString(const DeviceId& device) {
   return absl::StrCat(device.host, ".", device.index);
 }
 
-absl::StatusOr<DeviceRun> ScanDeviceRun(TextScanner& scanner) {
+absl::StatusOr<DeviceRange> ScanDeviceRange(TextScanner& scanner) {
   const absl::string_view token = scanner.TakeWhile(IsHostCharacter);
   const size_t dot = token.rfind('.');
   if (dot == absl::string_view::npos || !IsHostName(token.substr(0, dot))) {
@@ -60,14 +60,14 @@ absl::StatusOr<DeviceRun> ScanDeviceRun(TextScanner& scanner) {
                                             kDevicesPerHostMax - 1, " after the last dot of \"",
                                             token, "\""));
   }
-  return DeviceRun{.host = std::string(token.substr(0, dot)),
-                   .first = static_cast<int32_t>(*first),
-                   .last = static_cast<int32_t>(*last)};
+  return DeviceRange{.host = std::string(token.substr(0, dot)),
+                     .first = static_cast<int32_t>(*first),
+                     .last = static_cast<int32_t>(*last)};
 }
 
 absl::StatusOr<DeviceId> ParseDevice(absl::string_view text) {
   TextScanner scanner("device", text);
-  ASSIGN_OR_RETURN(DeviceRun run, ScanDeviceRun(scanner));
+  ASSIGN_OR_RETURN(DeviceRange run, ScanDeviceRange(scanner));
   if (run.first != run.last) return scanner.ErrorAtLast("one device, not a run");
   RETURN_IF_ERROR(scanner.ExpectEnd());
   return DeviceId{.host = std::move(run.host), .index = run.first};

@@ -11,12 +11,12 @@ namespace crossmesh {
 
 // The devices first to last, inclusive, of one host: "a.0-3", or "a.0" for one. Private to the
 // module.
-struct DeviceRun {
+struct DeviceRange {
   std::string host;
   int32_t first = 0;
   int32_t last = 0;
 };
 
-absl::StatusOr<DeviceRun> ScanDeviceRun(TextScanner& scanner);
+absl::StatusOr<DeviceRange> ScanDeviceRange(TextScanner& scanner);
 
 }  // namespace crossmesh

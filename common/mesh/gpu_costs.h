@@ -1,5 +1,5 @@
-// What a GPU's part in a run costs beside its ports: the defaults, each with its source. They are
-// assumed, read out of NCCL 2.30.7 and CUDA 13, until they are measured (docs/adr/0019).
+// What a GPU's part in an execution costs beside its ports: the defaults, each with its source.
+// They are assumed, read out of NCCL 2.30.7 and CUDA 13, until they are measured (docs/adr/0019).
 
 #pragma once
 

@@ -33,7 +33,7 @@ absl::StatusOr<std::vector<Axis>> ScanAxes(TextScanner& scanner) {
 absl::StatusOr<std::vector<DeviceId>> ScanDevices(TextScanner& scanner) {
   std::vector<DeviceId> devices;
   do {
-    ASSIGN_OR_RETURN(const DeviceRun run, ScanDeviceRun(scanner));
+    ASSIGN_OR_RETURN(const DeviceRange run, ScanDeviceRange(scanner));
     for (int32_t index = run.first; index <= run.last; ++index) {
       devices.push_back({.host = run.host, .index = index});
     }

@@ -57,7 +57,7 @@ class ControllerMetrics {
   void PlanComputed(absl::string_view strategy, absl::Duration duration, int64_t relays);
   void PlanUsed(const PlanFacts& plan);
   void SetPlanCacheBytes(int64_t bytes) { cache_bytes_.Set(bytes); }
-  void SetPlansWaiting(int64_t jobs) { plans_waiting_.Set(jobs); }
+  void SetPlansWaiting(int64_t requests) { plans_waiting_.Set(requests); }
   void PlanWaited(absl::Duration duration) { plan_wait_seconds_.Observe(duration); }
 
   void SetOperationsInProgress(RunningState state, int64_t operations) {

@@ -80,9 +80,9 @@ inline constexpr MetricName kPlanRelays = {"crossmesh_controller_plan_relays", "
 inline constexpr MetricName kPlanCacheBytes = {"crossmesh_controller_plan_cache_bytes",
                                                "Memory that cached plans keep."};
 inline constexpr MetricName kPlansWaiting = {"crossmesh_controller_plans_waiting",
-                                             "Jobs that wait for a planner's thread."};
-inline constexpr MetricName kPlanWaitSeconds = {"crossmesh_controller_plan_wait_seconds",
-                                                "Time that a job waited for a planner's thread."};
+                                             "Requests that wait for a planner's thread."};
+inline constexpr MetricName kPlanWaitSeconds = {
+    "crossmesh_controller_plan_wait_seconds", "Time that a request waited for a planner's thread."};
 inline constexpr MetricName kPlanBytes = {
     "crossmesh_controller_plan_bytes_total",
     "Bytes that the plans handed out move through NICs, counted at the sender."};

@@ -6,13 +6,13 @@
 
 namespace crossmesh {
 
-// In which period of the run each chunk of a relay leaves its root, where GPUs go period by period:
-// that in which its due time lies. Of one relay a period takes at most as many bytes as two of the
-// plan's largest chunks have; what is due beyond that goes in the periods that follow. So a relay
-// without a due interval of its own, or with a short one, is spread by its bytes.
+// In which period of the execution each chunk of a relay leaves its root, where GPUs go period by
+// period: that in which its due time lies. Of one relay a period takes at most as many bytes as two
+// of the plan's largest chunks have; what is due beyond that goes in the periods that follow. So a
+// relay without a due interval of its own, or with a short one, is spread by its bytes.
 //
-// Example: a relay of 4 MiB in chunks of at most 1 MiB, in a run of 8 periods. Due all the time, it
-// has 8 chunks, in periods 0 to 7. Due at 0, it has 4, in periods 0, 0, 1, 1.
+// Example: a relay of 4 MiB in chunks of at most 1 MiB, in an execution of 8 periods. Due all the
+// time, it has 8 chunks, in periods 0 to 7. Due at 0, it has 4, in periods 0, 0, 1, 1.
 class ChunkPeriods {
  public:
   ChunkPeriods(int64_t periods, int64_t chunk_bytes)
@@ -36,8 +36,8 @@ class ChunkPeriods {
   // Where chunks begin at a tensor's edges, a relay has more of them than periods; and two may
   // begin in one period where they are as long as one.
   static constexpr int64_t kLargestChunks = 2;
-  // Due times are rounded down, to parts of the run: a third of it lies just before the second of
-  // three periods. What is due so little before a period is due in it.
+  // Due times are rounded down, to parts of the execution: a third of it lies just before the
+  // second of three periods. What is due so little before a period is due in it.
   static constexpr int64_t kRoundedParts = DueTime::kParts / 64;
 
   const int64_t periods_;

@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 constexpr int64_t kPeriods = 8;
 constexpr int64_t kChunkBytes = int64_t{1} << 20;
 
-// Of chunks that are due at these parts of a run, all of `bytes`.
+// Of chunks that are due at these parts of an execution, all of `bytes`.
 std::vector<int64_t> PeriodsOf(const std::vector<int32_t>& due, int64_t bytes) {
   ChunkPeriods periods(kPeriods, kChunkBytes);
   std::vector<int64_t> found;
@@ -37,7 +37,7 @@ TEST(ChunkPeriodsTest, APeriodTakesTwoOfTheLargestOfARelay) {
 }
 
 TEST(ChunkPeriodsTest, WhatIsDueJustBeforeAPeriodIsDueInIt) {
-  // A third of a run, rounded down, lies before the second of three periods.
+  // A third of an execution, rounded down, lies before the second of three periods.
   ChunkPeriods periods(3, kChunkBytes);
   EXPECT_EQ(periods.Next(DueTime::kParts / 3, kChunkBytes), 1);
 }

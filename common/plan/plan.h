@@ -163,8 +163,8 @@ class Plan {
     // receivers the hashes of its bytes.
     bool m2n = false;
     int64_t chunk_bytes = kChunkBytesDefault;  // the most of a chunk; a multiple of kLeafBytes
-    // Chunks of what is due from 0 to the end of the run: the more, the sooner it is forwarded.
-    // What is due a part of the time has as many fewer. 0: as few as chunk_bytes allows.
+    // Chunks of what is due from 0 to the end of the execution: the more, the sooner it is
+    // forwarded. What is due a part of the time has as many fewer. 0: as few as chunk_bytes allows.
     int32_t periods = 0;
     // No peer is sent its bytes in less time than this: an operation that leaves room on the NICs
     // to others. 0: as fast as may be.

@@ -13,14 +13,14 @@
 
 namespace crossmesh {
 
-// The requests that began runs, oldest first. Each takes the same few bytes (about 80 with
-// its share of the index), however long its id. Thread-compatible.
+// The requests that began jobs, oldest first. Each takes the same few bytes (about 80 with its
+// share of the index), however long its id. Thread-compatible.
 class RequestTable {
  public:
   struct Request {
     Digest id;
     Digest content;        // of the request without its id
-    uint64_t run = 0;      // its number
+    uint64_t job = 0;      // its number
     absl::Duration since;  // on the clock of the table's owner
   };
 

@@ -12,7 +12,7 @@ namespace {
 RequestTable::Request Request(int number) {
   return {.id = Digest::Of(absl::StrCat("request-", number)),
           .content = Digest::Of(absl::StrCat("content ", number)),
-          .run = static_cast<uint64_t>(number),
+          .job = static_cast<uint64_t>(number),
           .since = absl::Seconds(number)};
 }
 
@@ -24,7 +24,7 @@ TEST(RequestTableTest, FindsWhatIsInIt) {
   table.Add(Request(2));
   ASSERT_NE(table.Find(Request(2).id), nullptr);
   EXPECT_EQ(table.Find(Request(2).id)->content, Request(2).content);
-  EXPECT_EQ(table.Find(Request(2).id)->run, 2);
+  EXPECT_EQ(table.Find(Request(2).id)->job, 2);
   EXPECT_EQ(table.Find(Request(3).id), nullptr);
   EXPECT_EQ(table.size(), 2);
 }
@@ -35,16 +35,16 @@ TEST(RequestTableTest, ForgetsInTheOrderOfAdding) {
   for (int i = 1; i <= 10'000; ++i) {
     table.Add(Request(i));
     if (table.size() > kKept) table.ForgetOldest();
-    ASSERT_EQ(table.Oldest()->run, std::max(1, i - kKept + 1));
+    ASSERT_EQ(table.Oldest()->job, std::max(1, i - kKept + 1));
     ASSERT_EQ(table.Find(Request(i - kKept).id), nullptr);
-    ASSERT_EQ(table.Find(Request(i).id)->run, i);
+    ASSERT_EQ(table.Find(Request(i).id)->job, i);
     ASSERT_EQ(table.Find(table.Oldest()->id), table.Oldest());
   }
   while (table.size() > 0) table.ForgetOldest();
   EXPECT_EQ(table.Find(Request(10'000).id), nullptr);
   EXPECT_EQ(table.Oldest(), nullptr);
   table.Add(Request(1));
-  EXPECT_EQ(table.Find(Request(1).id)->run, 1);
+  EXPECT_EQ(table.Find(Request(1).id)->job, 1);
 }
 
 TEST(RequestTableTest, GoesOnWhereABlockEnds) {
@@ -53,8 +53,8 @@ TEST(RequestTableTest, GoesOnWhereABlockEnds) {
   for (int i = 1; i <= 4096; ++i) table.ForgetOldest();
   EXPECT_EQ(table.size(), 0);
   for (int i = 5000; i <= 5001; ++i) table.Add(Request(i));
-  EXPECT_EQ(table.Oldest()->run, 5000);
-  EXPECT_EQ(table.Find(Request(5001).id)->run, 5001);
+  EXPECT_EQ(table.Oldest()->job, 5000);
+  EXPECT_EQ(table.Find(Request(5001).id)->job, 5001);
 }
 
 TEST(RequestTableDeathTest, ARequestIsInItOnce) {

@@ -18,14 +18,14 @@ absl::Status TooMany(int64_t waiting, absl::string_view of, int64_t most) {
 
 absl::Status PlanningOrder::Add(Waiting& waiting) {
   if (size_ >= kWaitingMax) return TooMany(size_, "all clients", kWaitingMax);
-  auto client = std::ranges::find(clients_, waiting.job.client, &Client::name);
+  auto client = std::ranges::find(clients_, waiting.request.client, &Client::name);
   if (client == clients_.end()) {
-    client = clients_.insert(client, Client{.name = waiting.job.client});
+    client = clients_.insert(client, Client{.name = waiting.request.client});
   }
-  if (std::ssize(client->jobs) >= kWaitingOfClientMax) {
-    return TooMany(std::ssize(client->jobs), "this client", kWaitingOfClientMax);
+  if (std::ssize(client->requests) >= kWaitingOfClientMax) {
+    return TooMany(std::ssize(client->requests), "this client", kWaitingOfClientMax);
   }
-  client->jobs.push_back(std::move(waiting));
+  client->requests.push_back(std::move(waiting));
   ++size_;
   return absl::OkStatus();
 }
@@ -33,12 +33,12 @@ absl::Status PlanningOrder::Add(Waiting& waiting) {
 std::optional<PlanningOrder::Waiting> PlanningOrder::Next(bool long_too) {
   for (auto client = clients_.begin(); client != clients_.end(); ++client) {
     const auto chosen = Choose(*client, long_too);
-    if (chosen == client->jobs.end()) continue;
-    for (auto older = client->jobs.begin(); older != chosen; ++older) ++older->overtaken;
+    if (chosen == client->requests.end()) continue;
+    for (auto older = client->requests.begin(); older != chosen; ++older) ++older->overtaken;
     Waiting next = std::move(*chosen);
-    client->jobs.erase(chosen);
+    client->requests.erase(chosen);
     --size_;
-    if (client->jobs.empty()) {
+    if (client->requests.empty()) {
       clients_.erase(client);
     } else {
       clients_.splice(clients_.end(), clients_, client);
@@ -49,11 +49,12 @@ std::optional<PlanningOrder::Waiting> PlanningOrder::Next(bool long_too) {
 }
 
 std::deque<PlanningOrder::Waiting>::iterator PlanningOrder::Choose(Client& client, bool long_too) {
-  auto chosen = client.jobs.end();
-  for (auto job = client.jobs.begin(); job != client.jobs.end(); ++job) {
-    if (job->is_long() && !long_too) continue;
-    if (job->overtaken >= kOvertakenMax) return job;
-    if (chosen == client.jobs.end() || job->job.cost < chosen->job.cost) chosen = job;
+  auto chosen = client.requests.end();
+  for (auto request = client.requests.begin(); request != client.requests.end(); ++request) {
+    if (request->is_long() && !long_too) continue;
+    if (request->overtaken >= kOvertakenMax) return request;
+    if (chosen == client.requests.end() || request->request.cost < chosen->request.cost)
+      chosen = request;
   }
   return chosen;
 }

@@ -13,24 +13,24 @@
 
 namespace crossmesh {
 
-// Which of the jobs that wait is next. Clients take turns, so that none waits for all that another
-// one has asked for. In its turn a client's cheapest job goes, the oldest of equal ones; but one
-// that others of its client have overtaken kOvertakenMax times goes before these.
+// Which of the requests that wait is next. Clients take turns, so that none waits for all that
+// another one has asked for. In its turn a client's cheapest request goes, the oldest of equal
+// ones; but one that others of its client have overtaken kOvertakenMax times goes before these.
 // Thread-compatible.
 class PlanningOrder {
  public:
-  // A job of that cost or more is long: it may take a tenth of a second and more.
+  // A request of that cost or more is long: it may take a tenth of a second and more.
   static constexpr int64_t kLongCost = int64_t{1} << 18;
   static constexpr int kOvertakenMax = 8;
   static constexpr int64_t kWaitingMax = 256;
   static constexpr int64_t kWaitingOfClientMax = 128;
 
   struct Waiting {
-    PlanningJob job;
+    PlanningRequest request;
     absl::Duration since;  // on the caller's clock
     int overtaken = 0;
 
-    bool is_long() const { return job.cost >= kLongCost; }
+    bool is_long() const { return request.cost >= kLongCost; }
   };
 
   // Takes it. ResourceExhausted when one more must not wait; then `waiting` is left as it is.
@@ -42,11 +42,11 @@ class PlanningOrder {
  private:
   struct Client {
     std::string name;
-    std::deque<Waiting> jobs;  // the oldest first
+    std::deque<Waiting> requests;  // the oldest first
   };
   static std::deque<Waiting>::iterator Choose(Client& client, bool long_too);
 
-  std::list<Client> clients_;  // that have jobs; the one whose turn is next first
+  std::list<Client> clients_;  // that have requests; the one whose turn is next first
   int64_t size_ = 0;
 };
 

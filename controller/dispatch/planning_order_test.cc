@@ -24,13 +24,13 @@ constexpr int64_t kLong = PlanningOrder::kLongCost;
 class PlanningOrderTest : public ::testing::Test {
  protected:
   absl::Status Add(const std::string& client, int64_t cost, absl::Duration since = {}) {
-    PlanningOrder::Waiting waiting{.job = {.client = client, .cost = cost}, .since = since};
+    PlanningOrder::Waiting waiting{.request = {.client = client, .cost = cost}, .since = since};
     return order_.Add(waiting);
   }
   // As "client cost"; "" when there is none.
   std::string Next(bool long_too = true) {
     const auto next = order_.Next(long_too);
-    return next.has_value() ? absl::StrCat(next->job.client, " ", next->job.cost) : "";
+    return next.has_value() ? absl::StrCat(next->request.client, " ", next->request.cost) : "";
   }
   std::vector<std::string> All() {
     std::vector<std::string> all;

@@ -9,11 +9,11 @@
 namespace crossmesh {
 
 // What a planner's thread is to do.
-struct PlanningJob {
+struct PlanningRequest {
   std::string client;  // for which it is done: as gRPC names the peer of its call
   int64_t cost = 0;    // an estimate, as PlanningCost counts
-  // Called once: with OK on a planner's thread when it is the job's turn, or else with the reason
-  // why it has none.
+  // Called once: with OK on a planner's thread when it is the request's turn, or else with the
+  // reason why it has none.
   absl::AnyInvocable<void(const absl::Status& turn)> work;
 };
 
@@ -23,9 +23,9 @@ class PlanningQueue {
  public:
   virtual ~PlanningQueue() = default;
 
-  // A job that is not taken is told so before this returns: ResourceExhausted when too many wait,
-  // Unavailable when the queue has stopped.
-  virtual void Post(PlanningJob job) = 0;
+  // A request that is not taken is told so before this returns: ResourceExhausted when too many
+  // wait, Unavailable when the queue has stopped.
+  virtual void Post(PlanningRequest request) = 0;
 };
 
 // About how long a reshard takes to plan, in some tenths of a microsecond: every tensor may have

@@ -1,9 +1,9 @@
 #pragma once
 
 #include "common/base/clock.h"
+#include "controller/dispatch/job_sink.h"
 #include "controller/dispatch/operation_times.h"
 #include "controller/dispatch/planning_queue.h"
-#include "controller/dispatch/run_sink.h"
 #include "controller/dispatch/task_queue.h"
 #include "controller/dispatch/worker_gateway.h"
 #include "controller/operation/operation_machine.h"
@@ -40,7 +40,7 @@ struct OperationRequest {
   // What all workers are told in all attempts.
   v1::ExecuteRequest::Start start;
   std::optional<absl::Duration> deadline;  // nothing: DefaultDeadline
-  std::string client;                      // as PlanningJob::client
+  std::string client;                      // as PlanningRequest::client
 
   using Planned = absl::StatusOr<std::shared_ptr<const PlannedReshard>>;
   // A cached plan; else `plan` is called by a planner's thread, and calls its argument with what
@@ -72,7 +72,7 @@ class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
     TaskQueue& queue;         // runs one task after the other
     PlanningQueue& planners;  // for what takes long
     const Clock& clock;
-    RunSink<v1::Operation>& sink;
+    JobSink<v1::Operation>& sink;
     ControllerMetrics& metrics;
     uint64_t epoch = 0;
   };

@@ -123,7 +123,7 @@ class DiligentWorkers final : public TaskGateway {
   int calls_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-class CountingSink final : public RunSink<v1::Operation> {
+class CountingSink final : public JobSink<v1::Operation> {
  public:
   void Commit(std::shared_ptr<const v1::Operation> /*operation*/,
               absl::AnyInvocable<void(absl::Status)> done) override {

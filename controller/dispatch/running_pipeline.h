@@ -4,9 +4,9 @@
 #include "common/base/clock.h"
 #include "common/mesh/device.h"
 #include "controller/dispatch/iteration_measurement.h"
+#include "controller/dispatch/job_numbers.h"
+#include "controller/dispatch/job_sink.h"
 #include "controller/dispatch/planning_queue.h"
-#include "controller/dispatch/run_numbers.h"
-#include "controller/dispatch/run_sink.h"
 #include "controller/dispatch/task_queue.h"
 #include "controller/dispatch/worker_gateway.h"
 #include "controller/membership/worker_registry.h"
@@ -45,7 +45,7 @@ struct PipelineRequest {
   // Called once, by a planner's thread.
   absl::AnyInvocable<Planned(CancelCheck)> plan;
   int64_t plan_cost = 0;  // as PlanningCost counts
-  std::string client;     // as PlanningJob::client
+  std::string client;     // as PlanningRequest::client
 };
 
 // One pipeline that runs: its machine, fed from calls, timers and membership, and the carrying out
@@ -79,8 +79,8 @@ class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
     TaskQueue& queue;         // runs one task after the other
     PlanningQueue& planners;  // for what takes long
     const Clock& clock;
-    RunSink<v1::PipelineRun>& sink;
-    RunNumbers& numbers;
+    JobSink<v1::PipelineRun>& sink;
+    JobNumbers& numbers;
     uint64_t epoch = 0;
     std::string (*new_token)() = nullptr;  // 16 bytes that cannot be guessed
   };

@@ -27,15 +27,15 @@ ThreadPlanningQueue::ThreadPlanningQueue(int threads, const Clock& clock,
   for (int i = 0; i < threads; ++i) threads_.emplace_back("planner", [this] { Run(); });
 }
 
-void ThreadPlanningQueue::Post(PlanningJob job) {
-  PlanningOrder::Waiting waiting{.job = std::move(job), .since = clock_.Monotonic()};
+void ThreadPlanningQueue::Post(PlanningRequest request) {
+  PlanningOrder::Waiting waiting{.request = std::move(request), .since = clock_.Monotonic()};
   absl::Status taken;
   {
     const MutexLock lock(mutex_);
     taken = stopped_ ? Stopped() : order_.Add(waiting);
     metrics_.SetPlansWaiting(order_.size());
   }
-  if (!taken.ok()) return waiting.job.work(taken);
+  if (!taken.ok()) return waiting.request.work(taken);
   changed_.Signal();
 }
 
@@ -48,14 +48,14 @@ void ThreadPlanningQueue::Stop() {
     metrics_.SetPlansWaiting(0);
   }
   changed_.SignalAll();
-  for (PlanningOrder::Waiting& waiting : left) waiting.job.work(Stopped());
+  for (PlanningOrder::Waiting& waiting : left) waiting.request.work(Stopped());
   for (Thread& thread : threads_) thread.Join();
 }
 
 void ThreadPlanningQueue::Run() {
   while (std::optional<PlanningOrder::Waiting> next = Next()) {
     metrics_.PlanWaited(clock_.Monotonic() - next->since);
-    next->job.work(absl::OkStatus());
+    next->request.work(absl::OkStatus());
     if (!next->is_long()) continue;
     const MutexLock lock(mutex_);
     --long_running_;

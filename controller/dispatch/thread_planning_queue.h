@@ -13,9 +13,9 @@ namespace crossmesh {
 
 class ControllerMetrics;
 
-// A planning queue with threads of its own, which take jobs by PlanningOrder. Long ones run on half
-// of the threads at most: what is short finds one of the others, however much is asked for, and the
-// memory that long ones take while they run is bounded. Thread-safe.
+// A planning queue with threads of its own, which take requests by PlanningOrder. Long ones run on
+// half of the threads at most: what is short finds one of the others, however much is asked for,
+// and the memory that long ones take while they run is bounded. Thread-safe.
 class ThreadPlanningQueue final : public PlanningQueue {
  public:
   // For a machine of so many processors; at least 2.
@@ -25,10 +25,10 @@ class ThreadPlanningQueue final : public PlanningQueue {
   ThreadPlanningQueue(int threads, const Clock& clock, ControllerMetrics& metrics);
   ~ThreadPlanningQueue() override { Stop(); }
 
-  void Post(PlanningJob job) override;
+  void Post(PlanningRequest request) override;
 
-  // Waits for jobs that run; tells the others that there is no turn for them. Repeatable. Not to be
-  // called by a job.
+  // Waits for requests that run; tells the others that there is no turn for them. Repeatable. Not
+  // to be called by a request.
   void Stop();
 
  private:
@@ -36,7 +36,7 @@ class ThreadPlanningQueue final : public PlanningQueue {
   // Waits until there is something to do. Nothing: the queue has stopped.
   std::optional<PlanningOrder::Waiting> Next();
 
-  const int long_max_;  // long jobs at once
+  const int long_max_;  // long requests at once
   const Clock& clock_;
   ControllerMetrics& metrics_;
 

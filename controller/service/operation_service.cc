@@ -3,9 +3,9 @@
 #include "common/base/status_macros.h"
 #include "controller/dispatch/running_operation.h"
 #include "controller/dispatch/running_table.h"
+#include "controller/service/job_registry.h"
+#include "controller/service/job_watch.h"
 #include "controller/service/paging.h"
-#include "controller/service/run_registry.h"
-#include "controller/service/run_watch.h"
 #include "controller/service/unary.h"
 
 #include <memory>
@@ -38,7 +38,7 @@ grpc::ServerUnaryReactor* OperationService::ListOperations(grpc::CallbackServerC
 
 grpc::ServerWriteReactor<v1::WatchOperationResponse>* OperationService::WatchOperation(
     grpc::CallbackServerContext* /*context*/, const v1::WatchOperationRequest* request) {
-  return RunWatch<v1::Operation, v1::WatchOperationResponse>::Follow(
+  return JobWatch<v1::Operation, v1::WatchOperationResponse>::Follow(
       registry_, WatchedId(*request), &v1::WatchOperationResponse::mutable_operation);
 }
 

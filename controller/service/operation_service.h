@@ -10,7 +10,7 @@ namespace crossmesh {
 
 class RunningOperation;
 template <typename Subject>
-class RunRegistry;
+class JobRegistry;
 template <typename Running>
 class RunningTable;
 
@@ -19,7 +19,7 @@ class OperationService final : public v1::OperationService::CallbackService {
  public:
   static constexpr size_t kReasonBytesMax = 256;
 
-  OperationService(RunRegistry<v1::Operation>& registry, RunningTable<RunningOperation>& running)
+  OperationService(JobRegistry<v1::Operation>& registry, RunningTable<RunningOperation>& running)
       : registry_(registry), running_(running) {}
 
   grpc::ServerUnaryReactor* GetOperation(grpc::CallbackServerContext* context,
@@ -37,7 +37,7 @@ class OperationService final : public v1::OperationService::CallbackService {
  private:
   absl::Status Cancel(const v1::CancelOperationRequest& request);
 
-  RunRegistry<v1::Operation>& registry_;
+  JobRegistry<v1::Operation>& registry_;
   RunningTable<RunningOperation>& running_;
 };
 

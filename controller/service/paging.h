@@ -45,7 +45,7 @@ absl::Status ListObjects(Table& table, const Request& request, Response& respons
   return absl::OkStatus();
 }
 
-// The same of a RunRegistry, newest first.
+// The same of a JobRegistry, newest first.
 template <typename Registry, typename Request, typename Response, typename Add>
 absl::Status ListRuns(const Registry& registry, const Request& request, Response& response,
                       Add add) {

@@ -7,9 +7,9 @@
 #include "controller/catalog/catalog.h"
 #include "controller/dispatch/running_pipeline.h"
 #include "controller/dispatch/running_table.h"
+#include "controller/service/job_registry.h"
+#include "controller/service/job_watch.h"
 #include "controller/service/paging.h"
-#include "controller/service/run_registry.h"
-#include "controller/service/run_watch.h"
 #include "controller/service/unary.h"
 #include "planner/pipeline/planning/pipeline_choice.h"
 
@@ -89,7 +89,7 @@ grpc::ServerUnaryReactor* PipelineService::PlanPipeline(grpc::CallbackServerCont
 
 grpc::ServerWriteReactor<v1::StartPipelineResponse>* PipelineService::StartPipeline(
     grpc::CallbackServerContext* context, const v1::StartPipelineRequest* request) {
-  return RunWatch<v1::PipelineRun, v1::StartPipelineResponse>::Follow(
+  return JobWatch<v1::PipelineRun, v1::StartPipelineResponse>::Follow(
       options_.registry, Begin(*request, context->peer()), &v1::StartPipelineResponse::mutable_run);
 }
 
@@ -106,9 +106,9 @@ absl::StatusOr<std::string> PipelineService::Begin(const v1::StartPipelineReques
   v1::StartPipelineRequest content = request;
   content.clear_request_id();
   return options_.registry.Begin(std::move(first), Digest::Of(content.SerializeAsString()),
-                                 [&](RunRegistry<v1::PipelineRun>::Entry entry) -> absl::Status {
+                                 [&](JobRegistry<v1::PipelineRun>::Entry entry) -> absl::Status {
                                    ASSIGN_OR_RETURN(PipelineRequest run, RequestOf(request));
-                                   run.shown = std::move(entry.run);
+                                   run.shown = std::move(entry.job);
                                    run.client = client;
                                    return options_.running.Start(std::move(run));
                                  });
@@ -156,7 +156,7 @@ grpc::ServerUnaryReactor* PipelineService::ListPipelineRuns(
 
 grpc::ServerWriteReactor<v1::WatchPipelineRunResponse>* PipelineService::WatchPipelineRun(
     grpc::CallbackServerContext* /*context*/, const v1::WatchPipelineRunRequest* request) {
-  return RunWatch<v1::PipelineRun, v1::WatchPipelineRunResponse>::Follow(
+  return JobWatch<v1::PipelineRun, v1::WatchPipelineRunResponse>::Follow(
       options_.registry, WatchedId(*request), &v1::WatchPipelineRunResponse::mutable_run);
 }
 

@@ -13,7 +13,7 @@ class PlanningQueue;
 class RunningPipeline;
 struct PipelineRequest;
 template <typename Subject>
-class RunRegistry;
+class JobRegistry;
 template <typename Running>
 class RunningTable;
 
@@ -22,7 +22,7 @@ class PipelineService final : public v1::PipelineService::CallbackService {
  public:
   struct Options {
     Catalog& catalog;
-    RunRegistry<v1::PipelineRun>& registry;
+    JobRegistry<v1::PipelineRun>& registry;
     RunningTable<RunningPipeline>& running;
     PlanningQueue& planners;
     const Clock& clock;

@@ -9,10 +9,10 @@
 #include "controller/dispatch/planned_reshard.h"
 #include "controller/dispatch/running_operation.h"
 #include "controller/dispatch/running_table.h"
+#include "controller/service/job_registry.h"
+#include "controller/service/job_watch.h"
 #include "controller/service/random_token.h"
 #include "controller/service/reshard_planner.h"
-#include "controller/service/run_registry.h"
-#include "controller/service/run_watch.h"
 #include "controller/service/unary.h"
 
 #include <memory>
@@ -83,7 +83,7 @@ absl::Status ReshardService::Tell(const PlannedReshard& planned, bool cached,
 
 grpc::ServerWriteReactor<v1::ExecuteReshardResponse>* ReshardService::ExecuteReshard(
     grpc::CallbackServerContext* context, const v1::ExecuteReshardRequest* request) {
-  return RunWatch<v1::Operation, v1::ExecuteReshardResponse>::Follow(
+  return JobWatch<v1::Operation, v1::ExecuteReshardResponse>::Follow(
       options_.registry, Begin(*request, context->peer()),
       &v1::ExecuteReshardResponse::mutable_operation);
 }
@@ -98,10 +98,10 @@ absl::StatusOr<std::string> ReshardService::Begin(const v1::ExecuteReshardReques
   first.set_attempt(1);
   *first.mutable_reshard() = SpecToShow(spec);
   return options_.registry.Begin(std::move(first), Digest::Of(spec.SerializeAsString()),
-                                 [&](RunRegistry<v1::Operation>::Entry entry) -> absl::Status {
+                                 [&](JobRegistry<v1::Operation>::Entry entry) -> absl::Status {
                                    ASSIGN_OR_RETURN(
                                        OperationRequest operation,
-                                       RequestOf(spec, std::move(entry.run), entry.number));
+                                       RequestOf(spec, std::move(entry.job), entry.number));
                                    operation.client = client;
                                    return options_.running.Start(std::move(operation));
                                  });

@@ -17,7 +17,7 @@ class ReshardPlanner;
 class RunningOperation;
 struct OperationRequest;
 template <typename Subject>
-class RunRegistry;
+class JobRegistry;
 template <typename Running>
 class RunningTable;
 
@@ -26,7 +26,7 @@ class ReshardService final : public v1::ReshardService::CallbackService {
  public:
   struct Options {
     ReshardPlanner& planner;
-    RunRegistry<v1::Operation>& registry;
+    JobRegistry<v1::Operation>& registry;
     RunningTable<RunningOperation>& running;
     PlanningQueue& planners;
     ControllerMetrics& metrics;

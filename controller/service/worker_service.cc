@@ -5,8 +5,8 @@
 #include "common/wire/communicator_codec.h"
 #include "common/wire/time_codec.h"
 #include "controller/membership/worker_registry.h"
+#include "controller/service/job_registry.h"
 #include "controller/service/paging.h"
-#include "controller/service/run_registry.h"
 #include "controller/service/session_table.h"
 #include "controller/service/unary.h"
 

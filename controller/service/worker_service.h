@@ -10,7 +10,7 @@
 namespace crossmesh {
 
 template <typename Subject>
-class RunRegistry;
+class JobRegistry;
 class SessionTable;
 class WorkerRegistry;
 
@@ -18,7 +18,7 @@ class WorkerRegistry;
 class WorkerService final : public v1::WorkerService::CallbackService {
  public:
   WorkerService(WorkerRegistry& registry, SessionTable& sessions,
-                const RunRegistry<v1::Operation>& operations)
+                const JobRegistry<v1::Operation>& operations)
       : registry_(registry), sessions_(sessions), operations_(operations) {}
 
   grpc::ServerUnaryReactor* ListWorkers(grpc::CallbackServerContext* context,
@@ -39,7 +39,7 @@ class WorkerService final : public v1::WorkerService::CallbackService {
 
   WorkerRegistry& registry_;
   SessionTable& sessions_;
-  const RunRegistry<v1::Operation>& operations_;
+  const JobRegistry<v1::Operation>& operations_;
 };
 
 }  // namespace crossmesh

@@ -32,9 +32,9 @@ inline constexpr int64_t kStepsInStaging = 4;
 
 // Of NCCL M2N, read out of NVIDIA/nccl-extensions at 44d2de0, and never measured. What a thread
 // block copies by the kernel is taken to be what a channel copies.
-// Of one run, which packs, moves and unpacks the tensors of one topology: barriers or grants,
+// Of one batch, which packs, moves and unpacks the tensors of one topology: barriers or grants,
 // launches, signals.
-inline constexpr double kM2nRunSeconds = 60e-6;
+inline constexpr double kM2nBatchSeconds = 60e-6;
 // Of one copy (cudaMemcpy3DAsync) of a tensor's tile or part of one, where it has few bytes.
 inline constexpr double kM2nCopySeconds = 2e-6;
 // Thread blocks of a kernel, and what it forwards at once (reshard_limits.h).

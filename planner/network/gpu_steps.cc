@@ -84,22 +84,23 @@ class StepPredictor {
         total_(ports_.size()),
         moved_(copied.begin(), copied.end()) {}
 
-  GpuRun Predict() && {
+  StepsPrediction Predict() && {
     AddTotals();
     const int64_t steps = periods() + depth_;
-    const bool is_short = run_.messages <= kMessagesMax && steps * ports_.size() <= kCellsMax;
-    if (run_.messages > 0) is_short ? PredictByStep() : PredictAlike(steps);
+    const bool is_short =
+        prediction_.messages <= kMessagesMax && steps * ports_.size() <= kCellsMax;
+    if (prediction_.messages > 0) is_short ? PredictByStep() : PredictAlike(steps);
     for (size_t d = 0; d < moved_.size(); ++d) {
-      run_.copied_bytes = std::max(run_.copied_bytes, moved_[d]);
-      run_.busiest_seconds =
-          std::max(run_.busiest_seconds,
+      prediction_.copied_bytes = std::max(prediction_.copied_bytes, moved_[d]);
+      prediction_.busiest_seconds =
+          std::max(prediction_.busiest_seconds,
                    static_cast<double>(moved_[d]) / static_cast<double>(network_.copy_rates[d]));
     }
     // Copies go beside the messages, in as many steps.
-    run_.seconds = std::max(run_.seconds, run_.busiest_seconds);
-    if (run_.copied_bytes > 0) run_.seconds += step_seconds_;
-    run_.seconds += latency_seconds_;
-    return run_;
+    prediction_.seconds = std::max(prediction_.seconds, prediction_.busiest_seconds);
+    if (prediction_.copied_bytes > 0) prediction_.seconds += step_seconds_;
+    prediction_.seconds += latency_seconds_;
+    return prediction_;
   }
 
  private:
@@ -122,8 +123,8 @@ class StepPredictor {
         ports_.ForEachOf(hop, [&](int64_t port) { total_[port].Add(work); });
         moved_[hop.to] += bytes;
         depth_ = std::max<int64_t>(depth_, hop.period);
-        run_.messages += chunks;
-        run_.message_bytes += bytes;
+        prediction_.messages += chunks;
+        prediction_.message_bytes += bytes;
         const bool is_inside = network_.OnOneHost(hop.from, hop.to);
         latency[hop.to] =
             latency[hop.from] + (is_inside ? 0 : network_.nics.LatencySeconds(hop.from, hop.to));
@@ -134,14 +135,14 @@ class StepPredictor {
       if (ports_.rate(port) == PortRates::kUnlimited) continue;
       const double seconds =
           static_cast<double>(total_[port].bytes) / static_cast<double>(ports_.rate(port));
-      run_.busiest_seconds = std::max(run_.busiest_seconds, seconds);
+      prediction_.busiest_seconds = std::max(prediction_.busiest_seconds, seconds);
     }
   }
 
   void PredictByStep() {
     for (const Relay& relay : routes_.relays) AddChunks(relay);
-    for (const std::vector<PortWork>& step : steps_) run_.seconds += SecondsOf(step);
-    run_.steps = std::ssize(steps_);
+    for (const std::vector<PortWork>& step : steps_) prediction_.seconds += SecondsOf(step);
+    prediction_.steps = std::ssize(steps_);
   }
 
   void AddChunks(const Relay& relay) {
@@ -189,7 +190,7 @@ class StepPredictor {
   void NoteStepBytes(std::span<const PortWork> step, DeviceRank device) {
     int64_t bytes = 0;
     for (int64_t kind = 0; kind < 4; ++kind) bytes += step[kind * devices_ + device].bytes;
-    run_.step_bytes = std::max(run_.step_bytes, bytes);
+    prediction_.step_bytes = std::max(prediction_.step_bytes, bytes);
   }
 
   void PredictAlike(int64_t steps) {
@@ -200,8 +201,8 @@ class StepPredictor {
                     .channels = part(total_[port].channels),
                     .messages = part(total_[port].messages)};
     }
-    run_.steps = steps;
-    run_.seconds = static_cast<double>(steps) * SecondsOf(mean);
+    prediction_.steps = steps;
+    prediction_.seconds = static_cast<double>(steps) * SecondsOf(mean);
   }
 
   const GpuNetwork& network_;
@@ -218,7 +219,7 @@ class StepPredictor {
   int64_t depth_ = 0;
   double latency_seconds_ = 0;
   std::vector<std::vector<PortWork>> steps_;  // by step and port
-  GpuRun run_;
+  StepsPrediction prediction_;
 };
 
 // The largest part of one relay in one of so many periods, in whole leaves.
@@ -235,8 +236,8 @@ int64_t ChunkBytesOf(const Routes& routes, int32_t periods) {
 
 }  // namespace
 
-GpuRun PredictSteps(const GpuNetwork& network, const Routes& routes,
-                    std::span<const int64_t> copied, const StepSizes& sizes) {
+StepsPrediction PredictSteps(const GpuNetwork& network, const Routes& routes,
+                             std::span<const int64_t> copied, const StepSizes& sizes) {
   return StepPredictor(network, routes, copied, sizes).Predict();
 }
 
@@ -252,19 +253,19 @@ StepSizes ChooseStepSizes(const GpuNetwork& network, const Routes& routes,
     const StepSizes sizes = {
         .chunk_bytes = chunk_bytes > 0 ? chunk_bytes : ChunkBytesOf(routes, periods),
         .periods = periods};
-    const GpuRun run = PredictSteps(network, routes, copied, sizes);
-    const bool fits = run.step_bytes <= kStepBytesMax;
+    const StepsPrediction prediction = PredictSteps(network, routes, copied, sizes);
+    const bool fits = prediction.step_bytes <= kStepBytesMax;
     // Until one fits, the one that comes nearest is the best.
-    const bool better = fits ? run.seconds < least_seconds
+    const bool better = fits ? prediction.seconds < least_seconds
                              : least_seconds == std::numeric_limits<double>::infinity() &&
-                                   run.step_bytes < least_step_bytes;
+                                   prediction.step_bytes < least_step_bytes;
     if (better) {
       best = sizes;
-      least_step_bytes = run.step_bytes;
-      if (fits) least_seconds = run.seconds;
+      least_step_bytes = prediction.step_bytes;
+      if (fits) least_seconds = prediction.seconds;
     }
     // Ever shorter steps only cost more.
-    if (fits && run.seconds > kWorse * least_seconds) break;
+    if (fits && prediction.seconds > kWorse * least_seconds) break;
     if (routes.relays.empty()) break;
   }
   return best;

@@ -43,15 +43,15 @@ Routes Chain(int64_t bytes, const std::vector<DeviceRank>& devices) {
 const std::vector<int64_t> kNoCopies(4);
 
 TEST(GpuStepsTest, AStepTakesAsLongAsItsFullestPort) {
-  const GpuRun run = PredictSteps(Network(), Chain(64 * kMiB, {2}), kNoCopies,
-                                  {.chunk_bytes = 8 * kMiB, .periods = 8});
-  EXPECT_EQ(run.steps, 8);
-  EXPECT_EQ(run.messages, 8);
-  EXPECT_EQ(run.message_bytes, 64 * kMiB);
-  EXPECT_EQ(run.step_bytes, 8 * kMiB);
-  EXPECT_DOUBLE_EQ(run.busiest_seconds, 64 * kMiB / kNicRate);
-  EXPECT_NEAR(run.seconds, 64 * kMiB / kNicRate + 8 * kAssumedMessageSeconds + kAssumedStepSeconds,
-              1e-12);
+  const StepsPrediction prediction = PredictSteps(Network(), Chain(64 * kMiB, {2}), kNoCopies,
+                                                  {.chunk_bytes = 8 * kMiB, .periods = 8});
+  EXPECT_EQ(prediction.steps, 8);
+  EXPECT_EQ(prediction.messages, 8);
+  EXPECT_EQ(prediction.message_bytes, 64 * kMiB);
+  EXPECT_EQ(prediction.step_bytes, 8 * kMiB);
+  EXPECT_DOUBLE_EQ(prediction.busiest_seconds, 64 * kMiB / kNicRate);
+  EXPECT_NEAR(prediction.seconds,
+              64 * kMiB / kNicRate + 8 * kAssumedMessageSeconds + kAssumedStepSeconds, 1e-12);
 }
 
 TEST(GpuStepsTest, CostsAreThoseOfTheDescription) {
@@ -60,11 +60,11 @@ TEST(GpuStepsTest, CostsAreThoseOfTheDescription) {
                    .group_ns = {200'000, "x"},
                    .message_ns = {5'000, "x"},
                    .channel_bytes_per_second = {1'000'000'000, "x"}};
-  const GpuRun issued =
+  const StepsPrediction issued =
       PredictSteps(network, Chain(kMiB, {2}), kNoCopies, {.chunk_bytes = kMiB / 16, .periods = 16});
   EXPECT_NEAR(issued.seconds, 17 * 202e-6, 1e-12);
-  const GpuRun moved = PredictSteps(network, Chain(64 * kMiB, {2}), kNoCopies,
-                                    {.chunk_bytes = 8 * kMiB, .periods = 8});
+  const StepsPrediction moved = PredictSteps(network, Chain(64 * kMiB, {2}), kNoCopies,
+                                             {.chunk_bytes = 8 * kMiB, .periods = 8});
   EXPECT_NEAR(moved.seconds, 64 * kMiB / 4e9 + 8 * 5e-6 + 202e-6, 1e-9);
   const std::vector<int64_t> copied = {1, 0, 0, 0};
   EXPECT_NEAR(PredictSteps(network, {}, copied, {.chunk_bytes = kMiB, .periods = 1}).seconds,
@@ -72,54 +72,55 @@ TEST(GpuStepsTest, CostsAreThoseOfTheDescription) {
 }
 
 TEST(GpuStepsTest, AShortStepTakesAsLongAsItTakesToIssueIt) {
-  const GpuRun run = PredictSteps(Network(), Chain(kMiB, {2}), kNoCopies,
-                                  {.chunk_bytes = kMiB / 16, .periods = 16});
-  EXPECT_NEAR(run.seconds, 17 * kAssumedStepSeconds, 1e-12);
+  const StepsPrediction prediction = PredictSteps(Network(), Chain(kMiB, {2}), kNoCopies,
+                                                  {.chunk_bytes = kMiB / 16, .periods = 16});
+  EXPECT_NEAR(prediction.seconds, 17 * kAssumedStepSeconds, 1e-12);
 }
 
 TEST(GpuStepsTest, AHopFurtherIsAStepLater) {
-  const GpuRun run = PredictSteps(Network(), Chain(64 * kMiB, {2, 3}), kNoCopies,
-                                  {.chunk_bytes = 8 * kMiB, .periods = 8});
-  EXPECT_EQ(run.steps, 9);
-  EXPECT_EQ(run.step_bytes, 16 * kMiB) << "b.0 receives one and sends one";
+  const StepsPrediction prediction = PredictSteps(Network(), Chain(64 * kMiB, {2, 3}), kNoCopies,
+                                                  {.chunk_bytes = 8 * kMiB, .periods = 8});
+  EXPECT_EQ(prediction.steps, 9);
+  EXPECT_EQ(prediction.step_bytes, 16 * kMiB) << "b.0 receives one and sends one";
 }
 
 TEST(GpuStepsTest, InsideAHostLinksAreUsed) {
-  const GpuRun run = PredictSteps(Network(), Chain(64 * kMiB, {1}), kNoCopies,
-                                  {.chunk_bytes = 16 * kMiB, .periods = 4});
-  EXPECT_DOUBLE_EQ(run.busiest_seconds, 64 * kMiB / 450e9);
+  const StepsPrediction prediction = PredictSteps(Network(), Chain(64 * kMiB, {1}), kNoCopies,
+                                                  {.chunk_bytes = 16 * kMiB, .periods = 4});
+  EXPECT_DOUBLE_EQ(prediction.busiest_seconds, 64 * kMiB / 450e9);
   // In a communicator of several hosts it has four channels, which are not as fast as the link.
-  EXPECT_NEAR(run.seconds,
+  EXPECT_NEAR(prediction.seconds,
               64 * kMiB / (4 * kChannelRate) + 4 * kAssumedMessageSeconds + kAssumedStepSeconds,
               1e-12);
 }
 
 TEST(GpuStepsTest, CopiesTakeTheTimeOfTheKernelsThatCopy) {
   const std::vector<int64_t> copied = {int64_t{1} << 34, 0, 0, 0};
-  const GpuRun run = PredictSteps(Network(), {}, copied, {.chunk_bytes = kMiB, .periods = 1});
-  EXPECT_NEAR(run.seconds, (int64_t{1} << 34) / 1.34e12 + kAssumedStepSeconds, 1e-12);
-  EXPECT_EQ(run.copied_bytes, int64_t{1} << 34);
+  const StepsPrediction prediction =
+      PredictSteps(Network(), {}, copied, {.chunk_bytes = kMiB, .periods = 1});
+  EXPECT_NEAR(prediction.seconds, (int64_t{1} << 34) / 1.34e12 + kAssumedStepSeconds, 1e-12);
+  EXPECT_EQ(prediction.copied_bytes, int64_t{1} << 34);
   EXPECT_EQ(PredictSteps(Network(), {}, kNoCopies, {.chunk_bytes = kMiB}).seconds, 0);
 }
 
 TEST(GpuStepsTest, TooManyChunksAreTakenToBeAlike) {
   const Routes routes = Chain(int64_t{1} << 38, {2});
   const StepSizes small = {.chunk_bytes = 64 << 10, .periods = 1 << 14};
-  const GpuRun run = PredictSteps(Network(), routes, kNoCopies, small);
-  EXPECT_EQ(run.messages, int64_t{1} << 22);
-  EXPECT_NEAR(run.seconds,
+  const StepsPrediction prediction = PredictSteps(Network(), routes, kNoCopies, small);
+  EXPECT_EQ(prediction.messages, int64_t{1} << 22);
+  EXPECT_NEAR(prediction.seconds,
               (int64_t{1} << 38) / kNicRate + (int64_t{1} << 22) * kAssumedMessageSeconds,
-              0.01 * run.seconds);
+              0.01 * prediction.seconds);
 }
 
 TEST(GpuStepsTest, StepsAreAsLongAsStagingAllows) {
   constexpr int64_t kStep = gpu_costs::kStagingBytes / gpu_costs::kStepsInStaging;
   const Routes routes = Chain(int64_t{1} << 34, {2});
   const StepSizes sizes = ChooseStepSizes(Network(), routes, kNoCopies, 0);
-  const GpuRun run = PredictSteps(Network(), routes, kNoCopies, sizes);
-  EXPECT_LE(run.step_bytes, kStep);
+  const StepsPrediction prediction = PredictSteps(Network(), routes, kNoCopies, sizes);
+  EXPECT_LE(prediction.step_bytes, kStep);
   EXPECT_GE(sizes.chunk_bytes, 8 * kMiB);
-  EXPECT_LE(run.seconds, 1.02 * run.busiest_seconds);
+  EXPECT_LE(prediction.seconds, 1.02 * prediction.busiest_seconds);
 }
 
 TEST(GpuStepsTest, AShortRunHasFewSteps) {

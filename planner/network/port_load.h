@@ -45,10 +45,10 @@ struct BusiestHost {
 };
 BusiestHost FindBusiestHost(const PortLoad& load, const HostNetwork& network);
 
-// What the depth of the routes costs at the end of a run: (D - 1) / K of the time of the busiest
-// port, with D = depth and K = the chunks that pass that port, at least 1; and latencies. Every
-// port works in periods of one of those chunks; the last byte comes D - 1 periods
-// after the first hop, and is on its way for the latencies besides.
+// What the depth of the routes costs at the end of an execution: (D - 1) / K of the time of the
+// busiest port, with D = depth and K = the chunks that pass that port, at least 1; and latencies.
+// Every port works in periods of one of those chunks; the last byte comes D - 1 periods after the
+// first hop, and is on its way for the latencies besides.
 double FillSeconds(const PortLoad& load, const BusiestPort& busiest, int64_t chunk_bytes);
 
 }  // namespace crossmesh

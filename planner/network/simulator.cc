@@ -91,8 +91,8 @@ struct ExpectedArrival {
   }
 };
 
-// Which connection every chunk takes: made once, before the run. A chunk takes the lane that is
-// furthest behind its part of the bytes between the two hosts.
+// Which connection every chunk takes: made once, before the execution. A chunk takes the lane that
+// is furthest behind its part of the bytes between the two hosts.
 class Lanes {
  public:
   Lanes(const TensorTable& tensors, const NicPorts& ports) : tensors_(tensors), ports_(ports) {}

@@ -55,9 +55,9 @@ struct SimulatedTimeline {
 // the size that the plan gives them; a device forwards a chunk when it has all of it; a connection,
 // from one device to another over one NIC of each, carries chunks one after the other, always the
 // one that is due first; connections share ports side by side at all times. What has left its
-// sender arrives by the latencies of its two ports later, and the run ends with the last arrival.
-// Two hosts are joined by as few pairs of NICs as fill all of them, and chunks are spread over
-// these in proportion to rates. Inside a host bytes take no time.
+// sender arrives by the latencies of its two ports later, and the execution ends with the last
+// arrival. Two hosts are joined by as few pairs of NICs as fill all of them, and chunks are spread
+// over these in proportion to rates. Inside a host bytes take no time.
 //
 // ResourceExhausted when more than transfers_max chunks pass between hosts; Cancelled. Cost:
 // transfers, times the connections that share ports with one another.

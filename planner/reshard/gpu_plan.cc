@@ -6,7 +6,7 @@
 #include "planner/network/demands.h"
 #include "planner/network/gpu_bound.h"
 #include "planner/network/gpu_steps.h"
-#include "planner/network/m2n_run.h"
+#include "planner/network/m2n_prediction.h"
 #include "planner/network/port_load.h"
 #include "planner/network/routing.h"
 #include "planner/reshard/broadcast_choice.h"
@@ -28,7 +28,7 @@ namespace {
 struct Candidate {
   Routes routes;
   StepSizes sizes;
-  GpuRun run;
+  StepsPrediction run;
 };
 
 class GpuPlanner {
@@ -139,13 +139,13 @@ class GpuPlanner {
   PlanFigures FiguresOf(const Bound& bound, const Candidate& plan, const M2nFigures& m2n) const {
     const PortLoad load = ComputePortLoad(*request_.tensors, network_.hosts, plan.routes);
     const BusiestHost host = FindBusiestHost(load, network_.hosts);
-    const GpuRun& run = plan.run;
+    const StepsPrediction& run = plan.run;
     const double busiest_seconds =
         is_m2n() ? bound.seconds : std::max(bound.seconds, run.busiest_seconds);
     PlanFigures figures{
         .strategy = std::string(StrategyName(request_.strategy)),
         .bound = bound,
-        // Rounding must not put a run below its bound.
+        // Rounding must not put an execution below its bound.
         .predicted_seconds = std::max(is_m2n() ? m2n.seconds : run.seconds, busiest_seconds),
         .depth = load.depth,
         .network_bytes = load.network_bytes,

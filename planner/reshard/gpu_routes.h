@@ -31,7 +31,7 @@ absl::StatusOr<HostRoutes> RouteBetweenGpus(const Demands& demands, const GpuNet
 
 // When the pieces of these routes are due such that each GPU sends to one other after the other: to
 // those of higher rank first, and on from the lowest, so that GPUs that all send to all never meet
-// at a receiver. For a piece as much of the run as it has of the bytes that its root sends.
+// at a receiver. For a piece as much of the execution as it has of the bytes that its root sends.
 std::vector<DueTime> TakeTurns(const Demands& demands, const HostRoutes& routes);
 
 // The relays of all classes. Beyond a plan's limits ResourceExhausted. Cost: linear in the hops.

@@ -92,7 +92,8 @@ int64_t ChunkBytesOf(const ReshardRequest& request, const Demands& demands,
                      const HostNetwork& network) {
   if (request.chunk_bytes > 0) return request.chunk_bytes;
   const std::vector<int64_t> received = BytesIn(demands, network.hosts.size());
-  // Small requests get small chunks, or the last hops of a chain would idle for most of the run.
+  // Small requests get small chunks, or the last hops of a chain would idle for most of the
+  // execution.
   const int64_t most = received.empty() ? 0 : *std::ranges::max_element(received);
   return std::clamp(Plan::LeavesOf(most / kPeriods) * Plan::kLeafBytes, Plan::kLeafBytes,
                     Plan::kChunkBytesDefault);
@@ -110,7 +111,7 @@ absl::Status CheckShare(double nic_share) {
       absl::StrCat("nic_share: expected a number above 0 and at most 1, found ", nic_share));
 }
 
-// A run that may use all of the ports is as fast as they are.
+// An execution that may use all of the ports is as fast as they are.
 int64_t LeastNanoseconds(double nic_share, double bound_seconds) {
   return nic_share < 1 ? static_cast<int64_t>(bound_seconds * 1e9) : 0;
 }
@@ -133,7 +134,7 @@ absl::StatusOr<Plan> Predict(Plan plan, const Topology& topology, CancelCheck ca
   // Too many chunks to simulate in some milliseconds: the estimate by port loads stays.
   if (absl::IsResourceExhausted(run.status())) return plan;
   if (!run.ok()) return run.status();
-  // Rounding must not put a run below its bound.
+  // Rounding must not put an execution below its bound.
   const double seconds = std::max(run->seconds, plan.figures().bound.seconds);
   return std::move(plan).WithPrediction(seconds);
 }

@@ -42,8 +42,8 @@ absl::Status CheckPiecesOfClasses(const RoutingProblem& problem, const HostRoute
 }
 
 // Expands routes between hosts to routes between devices, class by class. The pieces of all groups
-// go side by side from the beginning to the end of the run; those of the classes in a piece one
-// after the other.
+// go side by side from the beginning to the end of the execution; those of the classes in a piece
+// one after the other.
 class RelayExpansion {
  public:
   RelayExpansion(const RoutingProblem& problem, const HostRoutes& host_routes)

@@ -71,7 +71,7 @@ class PeerSender {
   int64_t planned_bytes_ = 0;
   int64_t window_bytes_ = 0;
   const absl::Duration least_run_;
-  std::optional<Clock::time_point> begin_;  // of a run that keeps a pace
+  std::optional<Clock::time_point> begin_;  // of an execution that keeps a pace
   std::optional<TimerId> pace_timer_;       // while the pace holds a chunk up
   bool first_alone_ = false;                // until the next step
 };

@@ -250,7 +250,7 @@ TEST_F(SlowPeerTest, TheFirstChunkGoesAtOnceAndTheOthersWhenTheirTimeHasCome) {
   sender_->Pump();
   EXPECT_THAT(Sent(), IsEmpty());
   EXPECT_EQ(task_->RunLoop(), 0);
-  // The timer looks at the time of the run, and finds that it is too soon.
+  // The timer looks at the time of the execution, and finds that it is too soon.
   for (int i = 0; i < 3; ++i) EXPECT_EQ(LetAnHourGoBy(), 1);
   EXPECT_THAT(Sent(), IsEmpty());
 }

@@ -55,7 +55,8 @@ class PreparedPart::RelayCutter {
 
 namespace {
 
-// Of what a run has, all but its nodes: itself, its channels and copies, and where tiles lie.
+// Of what an execution has, all but its nodes: itself, its channels and copies, and where tiles
+// lie.
 double RunBytesBesideNodes(const WorkerPart& part) {
   constexpr double kRunBytes = 4 << 10;
   constexpr double kMoverBytes = 2 << 10;

@@ -102,7 +102,7 @@ class PreparedPart {
     TileMap destination;
   };
 
-  // How many bytes preparing the part and so many runs at a time take beside tiles and staging,
+  // How many bytes preparing the part and so many executions at a time take beside tiles and staging,
   // nearly: what grows with chunks, leaves, channels, tensors and runs. Cost: linear in relays and
   // hops.
   static int64_t BytesFor(const WorkerPart& part, int32_t runs = 1);

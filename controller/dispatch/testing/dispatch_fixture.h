@@ -5,7 +5,7 @@
 #include "common/metrics/controller_metrics.h"
 #include "common/plan/tensor_table.h"
 #include "controller/dispatch/communicator_leases.h"
-#include "controller/dispatch/run_sink.h"
+#include "controller/dispatch/job_sink.h"
 #include "controller/dispatch/testing/fake_communicator_gateway.h"
 #include "controller/dispatch/testing/manual_planning_queue.h"
 #include "controller/dispatch/testing/manual_task_queue.h"
@@ -36,7 +36,7 @@ class NoNews : public MembershipListener {
 
 // What the sink was told, by run.
 template <typename Subject>
-class FakeSink final : public RunSink<Subject> {
+class FakeSink final : public JobSink<Subject> {
  public:
   void Commit(std::shared_ptr<const Subject> run,
               absl::AnyInvocable<void(absl::Status)> done) override {

@@ -122,7 +122,7 @@ class RunningPipelineTest : public DispatchFixture {
   v1::PipelineSpec spec_ = SamplePipeline({4, 4});
   FakeGateway<FakeProgramCall> gateway_;
   FakeSink<v1::PipelineRun> sink_;
-  RunNumbers numbers_{7};
+  JobNumbers numbers_{7};
   RunningTable<RunningPipeline> running_{{.gateway = gateway_,
                                           .workers = registry_,
                                           .queue = queue_,

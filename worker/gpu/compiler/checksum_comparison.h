@@ -8,7 +8,7 @@
 
 namespace crossmesh {
 
-// What the unpacks of a run have left (CompiledPart::Unpack). Empty with checksums off.
+// What the unpacks of an execution have left (CompiledPart::Unpack). Empty with checksums off.
 struct LeafHashes {
   std::span<const uint64_t> of_root;
   std::span<const uint64_t> in_place;

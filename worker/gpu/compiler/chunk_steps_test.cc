@@ -38,7 +38,7 @@ TEST(ChunkStepsTest, WhatIsDueAllTheTimeHasAChunkInEveryPeriod) {
               ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
-// Thirds of the run are no whole parts of it.
+// Thirds of the execution are no whole parts of it.
 TEST(ChunkStepsTest, WhatIsDueAPartOfTheTimeIsInItsPeriods) {
   EXPECT_THAT(StepsWhenDue({.begin = DueTime::kParts / 3, .end = DueTime::kParts / 3 * 2}, 12),
               ElementsAre(4, 5, 6, 7));

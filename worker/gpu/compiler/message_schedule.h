@@ -27,7 +27,8 @@ struct MessageSchedule {
   // Ordered by step. Within one, two devices exchange messages in the order of relays and chunks,
   // which is the same at both; and all devices of a group make their broadcasts in that order.
   struct Event {
-    int64_t step = 0;  // counted from the beginning of the run, the same at both ends of a hop
+    int64_t step =
+        0;  // counted from the beginning of the execution, the same at both ends of a hop
     Action action = Action::kPack;
     int64_t message = 0;  // index into messages
     DeviceRank peer = 0;  // where it comes from or goes to; of a pack, the device itself; of a

@@ -9,11 +9,12 @@
 
 namespace crossmesh {
 
-// Places in a device's staging, handed out step by step before the run. A place is free again after
-// its last step, but rests for `steps_ahead` more, so that so many steps may be under way without
-// waiting for each other's places. Where nothing else is left, those that have rested longest are
-// taken before their time. Of free places the lowest that fits is taken, so that no more of the
-// staging is touched than need be, which keeps it in the GPU's cache. Thread-compatible.
+// Places in a device's staging, handed out step by step before the execution. A place is free again
+// after its last step, but rests for `steps_ahead` more, so that so many steps may be under way
+// without waiting for each other's places. Where nothing else is left, those that have rested
+// longest are taken before their time. Of free places the lowest that fits is taken, so that no
+// more of the staging is touched than need be, which keeps it in the GPU's cache.
+// Thread-compatible.
 class StagingPlaces {
  public:
   struct Place {

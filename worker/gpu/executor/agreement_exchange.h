@@ -22,7 +22,7 @@ namespace crossmesh {
 // does not run the same fails, takes none of its messages, and is noticed as one that stalls.
 class AgreementExchange {
  public:
-  // Of staging, that a run of the compiled part takes in all.
+  // Of staging, that an execution of the compiled part takes in all.
   static int64_t StagingBytes(const CompiledPart& compiled);
 
   // All must outlive this; `ranks` by DeviceRank.

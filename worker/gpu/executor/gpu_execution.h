@@ -30,8 +30,8 @@ enum class CommunicatorState : uint8_t;
 //   STOPPING, DRAINING --too late--> HUNG
 //   any --the GPU's health is gone--> LOST
 //
-// What is on the streams when a run fails ends only with the communicator; until then its buffers
-// are in use. After HUNG and LOST they are until the process ends.
+// What is on the streams when an execution fails ends only with the communicator; until then its
+// buffers are in use. After HUNG and LOST they are until the process ends.
 class GpuExecution {
  public:
   enum class State : uint8_t {
@@ -67,7 +67,7 @@ class GpuExecution {
   const StepPipeline::Found& found() const { return pipeline_.found(); }
   const StepPipeline::Bytes& bytes() const { return pipeline_.bytes(); }
 
-  // The streams are this run's from now on.
+  // The streams are this execution's from now on.
   void Begin();
   // Does what can be done now. Whether anything was.
   bool Advance();

@@ -7,8 +7,8 @@
 
 namespace crossmesh {
 
-// Makes a list of boxes from pieces of memory in packed order, such as the runs of a class: pieces
-// of one size at one distance, with the same factors, become one box. Thread-compatible.
+// Makes a list of boxes from pieces of memory in packed order, such as the segments of a class:
+// pieces of one size at one distance, with the same factors, become one box. Thread-compatible.
 class KernelBoxList {
  public:
   // Appends `bytes` (> 0) at `address`, after what is there; `packed_bytes` of them, where

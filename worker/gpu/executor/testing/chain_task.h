@@ -14,7 +14,7 @@
 namespace crossmesh {
 
 // Plans of a chain from a.0 (rank 0) to b.0 (rank 1) and on to b.1 (rank 2), with the compiled
-// parts and the memory of a run.
+// parts and the memory of an execution.
 struct ChainTask {
   // One relay, in chunks of one leaf, one after the other.
   explicit ChainTask(int64_t chunks,

@@ -28,7 +28,7 @@ struct KernelLaunch {
   std::vector<std::span<std::byte>> memory;
 };
 
-// A list as memory of a run.
+// A list as memory of an execution.
 inline std::span<std::byte> BytesOf(std::vector<uint64_t>& list) {
   return std::as_writable_bytes(std::span(list));
 }

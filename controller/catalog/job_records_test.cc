@@ -1,4 +1,4 @@
-#include "controller/catalog/run_records.h"
+#include "controller/catalog/job_records.h"
 
 #include "common/base/fake_clock.h"
 #include "common/testing/status_matchers.h"
@@ -16,9 +16,9 @@ namespace {
 
 using testing::HasSubstr;
 
-class RunRecordsTest : public testing::Test {
+class JobRecordsTest : public testing::Test {
  protected:
-  static RunRecord Record(int number) {
+  static JobRecord Record(int number) {
     return {.number = static_cast<uint64_t>(number),
             .request_id = absl::StrFormat("request-%d", number),
             .content = Digest::Of(absl::StrFormat("content %d", number)),
@@ -32,13 +32,13 @@ class RunRecordsTest : public testing::Test {
 
   MemoryStore store_;
   FakeClock clock_;
-  RunRecords records_{store_,
+  JobRecords records_{store_,
                       /*epoch=*/1,
                       clock_,
                       {.noun = "operation", .id_prefix = "op-", .finished_max = 10}};
 };
 
-TEST_F(RunRecordsTest, AnIdHasAForm) {
+TEST_F(JobRecordsTest, AnIdHasAForm) {
   EXPECT_TRUE(records_.IsId(records_.IdOf(0)));
   EXPECT_TRUE(records_.IsId(records_.IdOf(UINT64_MAX)));
   for (const char* text : {"", "op-", "op-1", "pr-0000000000000000", "op-000000000000000g",
@@ -47,32 +47,32 @@ TEST_F(RunRecordsTest, AnIdHasAForm) {
   }
 }
 
-TEST_F(RunRecordsTest, ARequestIsNewUntilItsOperationBegan) {
-  const RunRecord record = Record(1);
+TEST_F(JobRecordsTest, ARequestIsNewUntilItsOperationBegan) {
+  const JobRecord record = Record(1);
   EXPECT_THAT(records_.FindRequest(record.request_id, record.content), IsNew());
   ASSERT_OK(records_.Begin(record));
   EXPECT_THAT(records_.FindRequest(record.request_id, record.content), Began(1));
 }
 
-TEST_F(RunRecordsTest, TheSameRequestIdWithOtherContentAlreadyExists) {
+TEST_F(JobRecordsTest, TheSameRequestIdWithOtherContentAlreadyExists) {
   ASSERT_OK(records_.Begin(Record(1)));
   EXPECT_THAT(records_.FindRequest("request-1", Digest::Of("other")),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("request-1")));
 }
 
-TEST_F(RunRecordsTest, AnOperationBeginsOnce) {
+TEST_F(JobRecordsTest, AnOperationBeginsOnce) {
   ASSERT_OK(records_.Begin(Record(1)));
   EXPECT_THAT(records_.Begin(Record(1)), StatusIs(absl::StatusCode::kAborted));
 }
 
-TEST_F(RunRecordsTest, TheResultTakesThePlaceOfTheIntent) {
+TEST_F(JobRecordsTest, TheResultTakesThePlaceOfTheIntent) {
   ASSERT_OK(records_.Begin(Record(1)));
   ASSERT_OK(records_.Finish(records_.IdOf(1), "ended"));
   EXPECT_THAT(records_.Get(records_.IdOf(1)), IsOkAndHolds(std::string("ended")));
   EXPECT_THAT(records_.Finish("op-7", "ended"), StatusIs(absl::StatusCode::kNotFound));
 }
 
-TEST_F(RunRecordsTest, ListsNewestFirstAndPageByPage) {
+TEST_F(JobRecordsTest, ListsNewestFirstAndPageByPage) {
   for (int i = 1; i <= 5; ++i) ASSERT_OK(records_.Begin(Record(i)));
   const auto first = records_.List("", 2);
   ASSERT_EQ(first.size(), 2u);
@@ -82,7 +82,7 @@ TEST_F(RunRecordsTest, ListsNewestFirstAndPageByPage) {
   EXPECT_EQ(next[0].first, records_.IdOf(3));
 }
 
-TEST_F(RunRecordsTest, OnlyTheLastFinishedOperationsAreKeptButTheirRequestIdsLonger) {
+TEST_F(JobRecordsTest, OnlyTheLastFinishedOperationsAreKeptButTheirRequestIdsLonger) {
   for (int i = 1; i <= 25; ++i) {
     ASSERT_OK(records_.Begin(Record(i)));
     ASSERT_OK(records_.Finish(records_.IdOf(i), "ended"));
@@ -95,18 +95,18 @@ TEST_F(RunRecordsTest, OnlyTheLastFinishedOperationsAreKeptButTheirRequestIdsLon
   EXPECT_THAT(records_.FindRequest("request-1", Record(1).content), Began(1));
 }
 
-TEST_F(RunRecordsTest, IdsSortAsTheirNumbersDo) {
+TEST_F(JobRecordsTest, IdsSortAsTheirNumbersDo) {
   EXPECT_EQ(records_.IdOf(0xab), "op-00000000000000ab");
   EXPECT_LT(records_.IdOf(9), records_.IdOf(10));
   EXPECT_LT(records_.IdOf(0xffff), records_.IdOf(0x10000));
 }
 
-TEST_F(RunRecordsTest, ARequestIdIsRememberedForADay) {
+TEST_F(JobRecordsTest, ARequestIdIsRememberedForADay) {
   ASSERT_OK(records_.Begin(Record(1)));
   clock_.Advance(absl::Hours(24) - absl::Nanoseconds(1));
   EXPECT_THAT(records_.FindRequest("request-1", Digest::Of("other")),
               StatusIs(absl::StatusCode::kAlreadyExists));
-  RunRecord again = Record(2);
+  JobRecord again = Record(2);
   again.request_id = "request-1";
   EXPECT_THAT(records_.Begin(again), StatusIs(absl::StatusCode::kAborted, HasSubstr("request-1")));
   clock_.Advance(absl::Nanoseconds(1));
@@ -115,13 +115,13 @@ TEST_F(RunRecordsTest, ARequestIdIsRememberedForADay) {
   EXPECT_THAT(records_.FindRequest("request-1", again.content), Began(2));
 }
 
-TEST_F(RunRecordsTest, EveryRequestIdThatIsADayOldMayBeginAnother) {
+TEST_F(JobRecordsTest, EveryRequestIdThatIsADayOldMayBeginAnother) {
   for (int i = 1; i <= 3; ++i) ASSERT_OK(records_.Begin(Record(i)));
   clock_.Advance(absl::Hours(24));
   // Neither the oldest nor the youngest comes first.
   int number = 4;
   for (const char* id : {"request-2", "request-3", "request-1"}) {
-    RunRecord again = Record(number);
+    JobRecord again = Record(number);
     again.request_id = id;
     ASSERT_OK(records_.Begin(again)) << id;
     EXPECT_THAT(records_.FindRequest(id, again.content), Began(number)) << id;
@@ -129,8 +129,8 @@ TEST_F(RunRecordsTest, EveryRequestIdThatIsADayOldMayBeginAnother) {
   }
 }
 
-TEST_F(RunRecordsTest, NoRequestIsForgottenEarlySoANewOneIsRefusedWhenThereIsNoRoom) {
-  RunRecords records(store_, /*epoch=*/1, clock_,
+TEST_F(JobRecordsTest, NoRequestIsForgottenEarlySoANewOneIsRefusedWhenThereIsNoRoom) {
+  JobRecords records(store_, /*epoch=*/1, clock_,
                      {.noun = "operation", .id_prefix = "op-", .requests_max = 3});
   for (int i = 1; i <= 3; ++i) {
     ASSERT_OK(records.Begin(Record(i)));

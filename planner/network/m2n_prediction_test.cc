@@ -1,4 +1,4 @@
-#include "planner/network/m2n_run.h"
+#include "planner/network/m2n_prediction.h"
 
 #include "common/base/check.h"
 #include "common/mesh/gpu_host.h"
@@ -44,74 +44,75 @@ void ExpectNear(double seconds, double expected) {
 
 constexpr char kOneToOne[] = "[32768, 32768]: x=1 on a.0 [-, -] -> y=1 on b.0 [-, -]";
 
-TEST(M2nRunTest, PackingSendingAndUnpackingTakeTurns) {
+TEST(M2nPredictionTest, PackingSendingAndUnpackingTakeTurns) {
   ExpectNear(Predict({kOneToOne}),
-             2 * kGiB / kCopy + kGiB / kRateOfNic + gpu_costs::kM2nRunSeconds + kPieceSeconds);
+             2 * kGiB / kCopy + kGiB / kRateOfNic + gpu_costs::kM2nBatchSeconds + kPieceSeconds);
 }
 
-TEST(M2nRunTest, CopiesOfAHostPassOnWhatOneOfThemGot) {
+TEST(M2nPredictionTest, CopiesOfAHostPassOnWhatOneOfThemGot) {
   // Three copies by links take less time than the NIC.
   ExpectNear(Predict({"[32768, 32768]: x=1 on a.0 [-, -] -> r=4 on b.0-3 [-, -]"}),
-             2 * kGiB / kCopy + kGiB / kRateOfNic + gpu_costs::kM2nRunSeconds + kPieceSeconds);
+             2 * kGiB / kCopy + kGiB / kRateOfNic + gpu_costs::kM2nBatchSeconds + kPieceSeconds);
 }
 
-TEST(M2nRunTest, SourcePartsAreDealtToTheCopiesOfAHost) {
+TEST(M2nPredictionTest, SourcePartsAreDealtToTheCopiesOfAHost) {
   ExpectNear(Predict({"[32768, 32768]: x=2 on a.0-1 [x, -] -> r=2 on b.0-1 [-, -]"}),
-             (kGiB / 2 + kGiB) / kCopy + kGiB / 2 / kRateOfNic + gpu_costs::kM2nRunSeconds +
+             (kGiB / 2 + kGiB) / kCopy + kGiB / 2 / kRateOfNic + gpu_costs::kM2nBatchSeconds +
                  kPieceSeconds);
 }
 
-TEST(M2nRunTest, AHostPassesOnToTheNext) {
-  ExpectNear(Predict({"[32768, 32768]: x=1 on a.0 [-, -] -> r=3 on b.0,c.0,d.0 [-, -]"}),
-             2 * kGiB / kCopy + kGiB / kRateOfNic + gpu_costs::kM2nRunSeconds + 3 * kPieceSeconds);
+TEST(M2nPredictionTest, AHostPassesOnToTheNext) {
+  ExpectNear(
+      Predict({"[32768, 32768]: x=1 on a.0 [-, -] -> r=3 on b.0,c.0,d.0 [-, -]"}),
+      2 * kGiB / kCopy + kGiB / kRateOfNic + gpu_costs::kM2nBatchSeconds + 3 * kPieceSeconds);
 }
 
-TEST(M2nRunTest, EachSourceReplicaHasItsShareOfTheCopies) {
+TEST(M2nPredictionTest, EachSourceReplicaHasItsShareOfTheCopies) {
   // One hop.
   ExpectNear(Predict({"[32768, 32768]: x=2 on a.0-1 [-, -] -> r=2 on b.0,c.0 [-, -]"}),
-             2 * kGiB / kCopy + kGiB / kRateOfNic + gpu_costs::kM2nRunSeconds + kPieceSeconds);
+             2 * kGiB / kCopy + kGiB / kRateOfNic + gpu_costs::kM2nBatchSeconds + kPieceSeconds);
   // Further replicas do nothing.
   ExpectNear(Predict({"[32768, 32768]: x=3 on a.0-2 [-, -] -> y=1 on b.0 [-, -]"}),
              Predict({kOneToOne}));
 }
 
-TEST(M2nRunTest, OnOneHostCopyEnginesPutIntoEveryCopy) {
+TEST(M2nPredictionTest, OnOneHostCopyEnginesPutIntoEveryCopy) {
   ExpectNear(Predict({"[32768, 32768]: x=1 on a.0 [-, -] -> r=3 on a.1-3 [-, -]"}),
-             2 * kGiB / kCopy + 3 * kGiB / kRateOfLink + gpu_costs::kM2nRunSeconds);
+             2 * kGiB / kCopy + 3 * kGiB / kRateOfLink + gpu_costs::kM2nBatchSeconds);
 }
 
-TEST(M2nRunTest, OnOneHostInTheOtherOrderAKernelSends) {
+TEST(M2nPredictionTest, OnOneHostInTheOtherOrderAKernelSends) {
   ExpectNear(Predict({"[32768, 32768]: x=1 on a.1 [-, -] -> y=1 on a.0 [-, -]"}),
-             2 * kGiB / kCopy + kGiB / kKernel + gpu_costs::kM2nRunSeconds);
+             2 * kGiB / kCopy + kGiB / kKernel + gpu_costs::kM2nBatchSeconds);
 }
 
-TEST(M2nRunTest, OnlyPartsThatMeetAreSent) {
+TEST(M2nPredictionTest, OnlyPartsThatMeetAreSent) {
   ExpectNear(Predict({"[32768, 32768]: x=2 on a.0-1 [x, -] -> y=4 on b.0-3 [y, -]"}),
-             (kGiB / 2 + kGiB / 4) / kCopy + kGiB / 2 / kRateOfNic + gpu_costs::kM2nRunSeconds +
+             (kGiB / 2 + kGiB / 4) / kCopy + kGiB / 2 / kRateOfNic + gpu_costs::kM2nBatchSeconds +
                  kPieceSeconds);
   ExpectNear(Predict({"[32768, 32768]: x=2 on a.0-1 [x, -] -> y=4 on b.0-3 [-, y]"}),
-             (kGiB / 2 + kGiB / 4) / kCopy + kGiB / 2 / kRateOfNic + gpu_costs::kM2nRunSeconds +
+             (kGiB / 2 + kGiB / 4) / kCopy + kGiB / 2 / kRateOfNic + gpu_costs::kM2nBatchSeconds +
                  kPieceSeconds);
 }
 
-TEST(M2nRunTest, WhatDoesNotFitIntoTheBufferIsAnotherRun) {
+TEST(M2nPredictionTest, WhatDoesNotFitIntoTheBufferIsAnotherRun) {
   ExpectNear(Predict({kOneToOne}, 5), 5 * (2 * kGiB / kCopy + kGiB / kRateOfNic) +
-                                          3 * (gpu_costs::kM2nRunSeconds + kPieceSeconds));
+                                          3 * (gpu_costs::kM2nBatchSeconds + kPieceSeconds));
 }
 
-TEST(M2nRunTest, TensorsOfAnotherTopologyWaitForThoseOfTheFirst) {
+TEST(M2nPredictionTest, TensorsOfAnotherTopologyWaitForThoseOfTheFirst) {
   const std::string other = "[32768, 32768]: x=1 on a.1 [-, -] -> y=1 on b.1 [-, -]";
   ExpectNear(Predict({kOneToOne, other}), 2 * Predict({kOneToOne}));
   // Of one topology they go together.
   ExpectNear(
       Predict({kOneToOne, "[32768, 16384]: x=1 on a.0 [-, -] -> y=1 on b.0 [-, -]"}),
-      1.5 * (2 * kGiB / kCopy + kGiB / kRateOfNic) + gpu_costs::kM2nRunSeconds + kPieceSeconds);
+      1.5 * (2 * kGiB / kCopy + kGiB / kRateOfNic) + gpu_costs::kM2nBatchSeconds + kPieceSeconds);
 }
 
-TEST(M2nRunTest, SmallTensorsTakeTheTimeOfTheirCopies) {
+TEST(M2nPredictionTest, SmallTensorsTakeTheTimeOfTheirCopies) {
   ExpectNear(Predict({"[64]: x=1 on a.0 [-] -> y=1 on b.0 [-]"}, 1000),
-             2 * 1000 * gpu_costs::kM2nCopySeconds + 64e3 / kRateOfNic + gpu_costs::kM2nRunSeconds +
-                 kPieceSeconds);
+             2 * 1000 * gpu_costs::kM2nCopySeconds + 64e3 / kRateOfNic +
+                 gpu_costs::kM2nBatchSeconds + kPieceSeconds);
 }
 
 }  // namespace

@@ -22,25 +22,25 @@
 
 namespace crossmesh {
 
-// What is stored of a run: of an operation, or of a pipeline's run. `bytes` are opaque here.
-struct RunRecord {
+// What is stored of a job: of an operation, or of a pipeline's run. `bytes` are opaque here.
+struct JobRecord {
   uint64_t number = 0;
   std::string request_id;
   Digest content;  // of the request without its id
   std::string bytes;
 };
 
-// The runs of one kind, and the request ids that named them. A finished run is kept until too many
+// The jobs of one kind, and the request ids that named them. A finished job is kept until too many
 // newer ones have finished, or too large ones, a request id for 24 hours: when so many are
 // remembered that there is no room for another, new requests are refused, since to forget one early
-// could run it twice. One commit when a run begins, one when it ends. Request ids are not in the
+// could run it twice. One commit when a job begins, one when it ends. Request ids are not in the
 // store: they end with this process. Thread-safe.
-class RunRecords {
+class JobRecords {
  public:
   static constexpr absl::Duration kRequestIdsFor = absl::Hours(24);
 
   struct Options {
-    std::string noun;       // what a run of this kind is called, in the store and for people
+    std::string noun;       // what a job of this kind is called, in the store and for people
     std::string id_prefix;  // of its ids
     size_t finished_max = 1000;
     // Of those that have finished; the last one is kept, however large.
@@ -49,7 +49,7 @@ class RunRecords {
     int64_t requests_max = int64_t{1} << 20;
   };
 
-  RunRecords(MetadataStore& store, uint64_t epoch, const Clock& clock, Options options);
+  JobRecords(MetadataStore& store, uint64_t epoch, const Clock& clock, Options options);
 
   const std::string& noun() const { return options_.noun; }
   // The prefix and 16 hexadecimal digits: ids sort as the numbers do.
@@ -57,22 +57,22 @@ class RunRecords {
   // Does the text have the form of an id?
   bool IsId(absl::string_view text) const;
 
-  // The id of the run that this request began before; nothing when it is new. AlreadyExists
-  // names the request id when the content was another; ResourceExhausted: it is new, and there is
-  // no room for it.
+  // The id of the job that this request began before; nothing when it is new. AlreadyExists names
+  // the request id when the content was another; ResourceExhausted: it is new, and there is no room
+  // for it.
   absl::StatusOr<std::optional<std::string>> FindRequest(absl::string_view request_id,
                                                          const Digest& content) const;
 
-  // Commits the intent: the run and its request id did not exist and now do. Aborted when
-  // they did, or when this controller is fenced; ResourceExhausted as above.
-  absl::Status Begin(const RunRecord& record);
+  // Commits the intent: the job and its request id did not exist and now do. Aborted when they did,
+  // or when this controller is fenced; ResourceExhausted as above.
+  absl::Status Begin(const JobRecord& record);
   // Commits the result, and forgets what is too old. NotFound when it never began.
   absl::Status Finish(absl::string_view id, std::string bytes);
 
-  // The stored bytes. NotFound names the run.
+  // The stored bytes. NotFound names the job.
   absl::StatusOr<std::string> Get(absl::string_view id) const;
-  // Newest first: ids and bytes of runs whose id is less than `before` (empty: all). Ids sort
-  // by the time of their beginning.
+  // Newest first: ids and bytes of jobs whose id is less than `before` (empty: all). Ids sort by
+  // the time of their beginning.
   std::vector<std::pair<std::string, std::string>> List(absl::string_view before,
                                                         int64_t limit) const;
 

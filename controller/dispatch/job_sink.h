@@ -7,18 +7,18 @@
 
 namespace crossmesh {
 
-// Hears of runs of one kind, as clients see them: Subject is the API's message, v1.Operation or
-// v1.PipelineRun. Called on the queue on which runs are carried out; must not block.
+// Hears of jobs of one kind, as clients see them: Subject is the API's message, v1.Operation or
+// v1.PipelineRun. Called on the queue on which jobs are carried out; must not block.
 template <typename Subject>
-class RunSink {
+class JobSink {
  public:
-  virtual ~RunSink() = default;
+  virtual ~JobSink() = default;
   // Makes the intent durable: nothing is started before. `done` may be called at once or later, on
   // any thread.
   virtual void Commit(std::shared_ptr<const Subject> intent,
                       absl::AnyInvocable<void(absl::Status)> done) = 0;
-  // The run has changed; one that has an end time is the last of it.
-  virtual void OnChange(std::shared_ptr<const Subject> run) = 0;
+  // The job has changed; one that has an end time is the last of it.
+  virtual void OnChange(std::shared_ptr<const Subject> job) = 0;
 };
 
 }  // namespace crossmesh

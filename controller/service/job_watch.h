@@ -3,7 +3,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/server.h"
 #include "common/rpc/server_streams.h"
-#include "controller/service/run_registry.h"
+#include "controller/service/job_registry.h"
 
 #include <cstdint>
 #include <memory>
@@ -15,24 +15,24 @@
 
 namespace crossmesh {
 
-// A stream of a run's states, until it has ended. A Response has the run in one of its fields.
+// A stream of a job's states, until it has ended. A Response has the job in one of its fields.
 template <typename Subject, typename Response>
-class RunWatch final : public ServerWriteStream<Response> {
+class JobWatch final : public ServerWriteStream<Response> {
  public:
   using Stream = ServerWriteStream<Response>;
-  using Registry = RunRegistry<Subject>;
+  using Registry = JobRegistry<Subject>;
 
-  RunWatch(Registry& registry, std::string id) : registry_(registry), id_(std::move(id)) {}
+  JobWatch(Registry& registry, std::string id) : registry_(registry), id_(std::move(id)) {}
 
-  // A stream that follows the run of this id; one that ends at once where there is none. `field`
-  // gives the place of the run in a response.
+  // A stream that follows the job of this id; one that ends at once where there is none. `field`
+  // gives the place of the job in a response.
   static typename Stream::Reactor* Follow(Registry& registry, const absl::StatusOr<std::string>& id,
                                           Subject* (Response::*field)()) {
-    auto watch = std::make_shared<RunWatch>(registry, id.ok() ? *id : "");
+    auto watch = std::make_shared<JobWatch>(registry, id.ok() ? *id : "");
     if (id.ok()) {
       watch->number_ = registry.Watch(
-          *id, [watch, field](const absl::StatusOr<std::shared_ptr<const Subject>>& run) {
-            return watch->Tell(run, field);
+          *id, [watch, field](const absl::StatusOr<std::shared_ptr<const Subject>>& job) {
+            return watch->Tell(job, field);
           });
     } else {
       watch->End(id.status());
@@ -41,16 +41,16 @@ class RunWatch final : public ServerWriteStream<Response> {
   }
 
  private:
-  bool Tell(const absl::StatusOr<std::shared_ptr<const Subject>>& run,
+  bool Tell(const absl::StatusOr<std::shared_ptr<const Subject>>& job,
             Subject* (Response::*field)()) {
-    if (!run.ok()) {
-      this->End(run.status());
+    if (!job.ok()) {
+      this->End(job.status());
       return false;
     }
     Response response;
-    *(response.*field)() = **run;
+    *(response.*field)() = **job;
     const bool taken = this->Send(std::move(response));
-    if ((*run)->has_end_time()) this->End(absl::OkStatus());
+    if ((*job)->has_end_time()) this->End(absl::OkStatus());
     return taken;
   }
   // gRPC calls it only after Serve, by when the number is there.
@@ -61,7 +61,7 @@ class RunWatch final : public ServerWriteStream<Response> {
   uint64_t number_ = 0;
 };
 
-// The run that a request names; ResourceExhausted where the request is larger than it may be.
+// The job that a request names; ResourceExhausted where the request is larger than it may be.
 template <typename Request>
 absl::StatusOr<std::string> WatchedId(const Request& request) {
   RETURN_IF_ERROR(CheckRequestBytes(request));

@@ -16,9 +16,9 @@ struct M2nTensors {
 };
 
 // How long M2N is predicted to take for these tensors in one group of calls, by its defaults. It
-// makes runs of what has equal meshes and placements, as long as their tiles fit into its buffer,
-// and does one after the other. In a run a device packs what it sends, sends all of it, and unpacks
-// what it has received: none of the three overlaps with another.
+// makes batches of what has equal meshes and placements, as long as their tiles fit into its
+// buffer, and does one after the other. In a batch a device packs what it sends, sends all of it,
+// and unpacks what it has received: none of the three overlaps with another.
 //
 // Replicas of the destination are dealt to those of the source, and further ones of the source do
 // nothing. On one host a source puts each of its parts into every copy, by copy engines. Between

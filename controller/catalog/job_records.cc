@@ -1,4 +1,4 @@
-#include "controller/catalog/run_records.h"
+#include "controller/catalog/job_records.h"
 
 #include "common/base/status_macros.h"
 
@@ -18,23 +18,23 @@ constexpr int kIdDigits = 16;
 
 }  // namespace
 
-std::string RunRecords::IdOf(uint64_t number) const {
+std::string JobRecords::IdOf(uint64_t number) const {
   return absl::StrFormat("%s%0*x", options_.id_prefix, kIdDigits, number);
 }
 
-bool RunRecords::IsId(absl::string_view text) const {
+bool JobRecords::IsId(absl::string_view text) const {
   return absl::ConsumePrefix(&text, options_.id_prefix) && text.size() == kIdDigits &&
          std::ranges::all_of(text, absl::ascii_isxdigit);
 }
 
-std::string RunRecords::KeyOf(absl::string_view id) const {
+std::string JobRecords::KeyOf(absl::string_view id) const {
   return absl::StrCat(options_.noun, "/", id);
 }
 
-RunRecords::RunRecords(MetadataStore& store, uint64_t epoch, const Clock& clock, Options options)
+JobRecords::JobRecords(MetadataStore& store, uint64_t epoch, const Clock& clock, Options options)
     : store_(store), epoch_(epoch), clock_(clock), options_(std::move(options)) {}
 
-absl::StatusOr<std::optional<std::string>> RunRecords::FindRequest(absl::string_view request_id,
+absl::StatusOr<std::optional<std::string>> JobRecords::FindRequest(absl::string_view request_id,
                                                                    const Digest& content) const {
   const MutexLock lock(mutex_);
   const RequestTable::Request* known = requests_.Find(Digest::Of(request_id));
@@ -42,13 +42,13 @@ absl::StatusOr<std::optional<std::string>> RunRecords::FindRequest(absl::string_
     RETURN_IF_ERROR(CheckRoom());
     return std::nullopt;
   }
-  std::string id = IdOf(known->run);
+  std::string id = IdOf(known->job);
   if (known->content == content) return id;
   return absl::AlreadyExistsError(
       absl::StrCat("request_id ", request_id, " began ", noun(), " ", id, " with other content"));
 }
 
-absl::Status RunRecords::Begin(const RunRecord& record) {
+absl::Status JobRecords::Begin(const JobRecord& record) {
   const std::string key = KeyOf(IdOf(record.number));
   const StoreTransaction begin{
       .epoch = epoch_, .requirements = {{key, 0}}, .writes = {{key, record.bytes}}};
@@ -58,22 +58,22 @@ absl::Status RunRecords::Begin(const RunRecord& record) {
   while (requests_.size() > 0 && IsTooOld(*requests_.Oldest())) requests_.ForgetOldest();
   if (const RequestTable::Request* known = requests_.Find(request); known != nullptr) {
     return absl::AbortedError(
-        absl::StrCat("request_id ", record.request_id, " began ", noun(), " ", IdOf(known->run)));
+        absl::StrCat("request_id ", record.request_id, " began ", noun(), " ", IdOf(known->job)));
   }
   RETURN_IF_ERROR(CheckRoom());
   RETURN_IF_ERROR(store_.Commit(begin).status());
   requests_.Add({.id = request,
                  .content = record.content,
-                 .run = record.number,
+                 .job = record.number,
                  .since = clock_.Monotonic()});
   return absl::OkStatus();
 }
 
-bool RunRecords::IsTooOld(const RequestTable::Request& request) const {
+bool JobRecords::IsTooOld(const RequestTable::Request& request) const {
   return clock_.Monotonic() - request.since >= kRequestIdsFor;
 }
 
-absl::Status RunRecords::CheckRoom() const {
+absl::Status JobRecords::CheckRoom() const {
   if (requests_.size() < options_.requests_max || IsTooOld(*requests_.Oldest())) {
     return absl::OkStatus();
   }
@@ -84,7 +84,7 @@ absl::Status RunRecords::CheckRoom() const {
       "; there is room for another in ", absl::FormatDuration(absl::Ceil(wait, absl::Seconds(1)))));
 }
 
-absl::Status RunRecords::Finish(absl::string_view id, std::string bytes) {
+absl::Status JobRecords::Finish(absl::string_view id, std::string bytes) {
   ASSIGN_OR_RETURN(const StoredObject present, store_.Get(KeyOf(id)));
   StoreTransaction finish{.epoch = epoch_,
                           .requirements = {{present.key, present.revision}},
@@ -105,13 +105,13 @@ absl::Status RunRecords::Finish(absl::string_view id, std::string bytes) {
   return absl::OkStatus();
 }
 
-bool RunRecords::TooMany(size_t forgotten, size_t forgotten_bytes, size_t bytes) const {
+bool JobRecords::TooMany(size_t forgotten, size_t forgotten_bytes, size_t bytes) const {
   return forgotten < finished_.size() &&
          (finished_.size() - forgotten >= options_.finished_max ||
           finished_bytes_ - forgotten_bytes + bytes > options_.finished_bytes_max);
 }
 
-absl::StatusOr<std::string> RunRecords::Get(absl::string_view id) const {
+absl::StatusOr<std::string> JobRecords::Get(absl::string_view id) const {
   absl::StatusOr<StoredObject> object = store_.Get(KeyOf(id));
   if (!object.ok()) {
     return absl::NotFoundError(absl::StrCat(noun(), " \"", absl::CHexEscape(id),
@@ -120,10 +120,10 @@ absl::StatusOr<std::string> RunRecords::Get(absl::string_view id) const {
   return std::move(object->value);
 }
 
-std::vector<std::pair<std::string, std::string>> RunRecords::List(absl::string_view before,
+std::vector<std::pair<std::string, std::string>> JobRecords::List(absl::string_view before,
                                                                   int64_t limit) const {
   const std::string prefix = KeyOf("");
-  // A few thousand at most: the bound on finished runs keeps this short.
+  // A few thousand at most: the bound on finished jobs keeps this short.
   const absl::StatusOr<std::vector<StoredObject>> all =
       store_.List(prefix, "", static_cast<int64_t>(options_.finished_max) * 64);
   std::vector<std::pair<std::string, std::string>> listed;

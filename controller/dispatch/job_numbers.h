@@ -8,9 +8,9 @@ namespace crossmesh {
 // The numbers of all that this controller starts: operations, runs of pipelines and every start of
 // a run's programs, so that what workers send each other never carries the number of something
 // else. They count from the epoch, and so grow from one controller to the next. Thread-safe.
-class RunNumbers {
+class JobNumbers {
  public:
-  explicit RunNumbers(uint64_t epoch) : last_(epoch) {}
+  explicit JobNumbers(uint64_t epoch) : last_(epoch) {}
 
   uint64_t Next() { return ++last_; }
 

@@ -1,4 +1,4 @@
-#include "planner/network/m2n_run.h"
+#include "planner/network/m2n_prediction.h"
 
 #include "planner/network/gpu_costs.h"
 
@@ -62,9 +62,9 @@ bool SameTopology(const M2nTransfer& a, const M2nTransfer& b) {
 }
 
 // Of all tensors of one topology.
-class TopologyRun {
+class M2nBatch {
  public:
-  TopologyRun(const GpuNetwork& network, const M2nTransfer& topology)
+  M2nBatch(const GpuNetwork& network, const M2nTransfer& topology)
       : network_(network),
         topology_(topology),
         // Whether copy engines put, instead of a kernel that sends and forwards.
@@ -107,10 +107,10 @@ class TopologyRun {
       move = std::max(move, MoveSeconds(d, work));
       unpack = std::max(unpack, CopySeconds(d, work.unpacked, work.unpack_copies));
     }
-    const int64_t runs =
+    const int64_t batches =
         (buffer_bytes_ + M2nTransfer::kTileBytesMax - 1) / M2nTransfer::kTileBytesMax;
     return pack + move + unpack +
-           static_cast<double>(runs) * (gpu_costs::kM2nRunSeconds + on_the_way_seconds_);
+           static_cast<double>(batches) * (gpu_costs::kM2nBatchSeconds + on_the_way_seconds_);
   }
 
  private:
@@ -220,14 +220,14 @@ class TopologyRun {
 }  // namespace
 
 double PredictM2n(const GpuNetwork& network, std::span<const M2nTensors> tensors) {
-  std::vector<TopologyRun> runs;
+  std::vector<M2nBatch> batches;
   for (const M2nTensors& alike : tensors) {
-    const auto run =
-        std::ranges::find_if(runs, [&](const TopologyRun& r) { return r.Takes(alike.transfer); });
-    (run != runs.end() ? *run : runs.emplace_back(network, alike.transfer)).Add(alike);
+    const auto batch =
+        std::ranges::find_if(batches, [&](const M2nBatch& r) { return r.Takes(alike.transfer); });
+    (batch != batches.end() ? *batch : batches.emplace_back(network, alike.transfer)).Add(alike);
   }
   double seconds = 0;
-  for (const TopologyRun& run : runs) seconds += run.PredictSeconds();
+  for (const M2nBatch& batch : batches) seconds += batch.PredictSeconds();
   return seconds;
 }
 

@@ -1,9 +1,9 @@
-#include "controller/service/run_registry.h"
+#include "controller/service/job_registry.h"
 
 #include "common/base/fake_clock.h"
 #include "common/testing/status_matchers.h"
 #include "common/wire/time_codec.h"
-#include "controller/dispatch/run_numbers.h"
+#include "controller/dispatch/job_numbers.h"
 #include "controller/dispatch/testing/manual_task_queue.h"
 #include "controller/store/memory_store.h"
 
@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-using Registry = RunRegistry<v1::PipelineRun>;
+using Registry = JobRegistry<v1::PipelineRun>;
 
 // What a watcher was told.
 struct Watched {
@@ -32,7 +32,7 @@ struct Watched {
   absl::Status dismissal;
 };
 
-class RunRegistryTest : public ::testing::Test {
+class JobRegistryTest : public ::testing::Test {
  protected:
   // `outcome`: of beginning it.
   absl::StatusOr<std::string> Begin(const std::string& request_id,
@@ -42,8 +42,8 @@ class RunRegistryTest : public ::testing::Test {
     first.set_request_id(request_id);
     first.set_state(v1::PIPELINE_RUN_STATE_PREPARING);
     return registry_.Begin(std::move(first), Digest::Of(content), [&](Registry::Entry entry) {
-      begun_.push_back(entry.run.id());
-      if (!outcome.ok()) early_ = Watch(entry.run.id());
+      begun_.push_back(entry.job.id());
+      if (!outcome.ok()) early_ = Watch(entry.job.id());
       return outcome;
     });
   }
@@ -82,12 +82,12 @@ class RunRegistryTest : public ::testing::Test {
   FakeClock clock_;
   ManualTaskQueue queue_{clock_};
   MemoryStore store_;
-  RunRecords records_{
+  JobRecords records_{
       store_,
       /*epoch=*/7,
       clock_,
       {.noun = "run", .id_prefix = "pr-", .finished_max = 3, .finished_bytes_max = 1000}};
-  RunNumbers numbers_{7};
+  JobNumbers numbers_{7};
   std::vector<std::pair<int, int>> states_;
   Registry registry_{{.records = records_,
                       .numbers = numbers_,
@@ -98,7 +98,7 @@ class RunRegistryTest : public ::testing::Test {
   std::shared_ptr<Watched> early_;  // what a watcher of a run that cannot be begun was told
 };
 
-TEST_F(RunRegistryTest, ARequestIdNamesOneRun) {
+TEST_F(JobRegistryTest, ARequestIdNamesOneRun) {
   const v1::PipelineRun run = Open("r");
   EXPECT_EQ(run.id(), "pr-0000000000000008");
   EXPECT_EQ(run.state(), v1::PIPELINE_RUN_STATE_PREPARING);
@@ -109,7 +109,7 @@ TEST_F(RunRegistryTest, ARequestIdNamesOneRun) {
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr(run.id())));
 }
 
-TEST_F(RunRegistryTest, ARequestIdIsRememberedAfterTheEnd) {
+TEST_F(JobRegistryTest, ARequestIdIsRememberedAfterTheEnd) {
   v1::PipelineRun run = Open("r");
   Tell(run, /*ended=*/true);
   EXPECT_THAT(Begin("r"), IsOkAndHolds(run.id()));
@@ -118,14 +118,14 @@ TEST_F(RunRegistryTest, ARequestIdIsRememberedAfterTheEnd) {
   EXPECT_EQ((*registry_.Get(run.id()))->revision(), 2);
 }
 
-TEST_F(RunRegistryTest, NothingNewIsBegunWhenTheControllerStops) {
+TEST_F(JobRegistryTest, NothingNewIsBegunWhenTheControllerStops) {
   const v1::PipelineRun run = Open("r");
   registry_.RefuseNew();
   EXPECT_THAT(Begin("s"), StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_THAT(Begin("r"), IsOkAndHolds(run.id()));
 }
 
-TEST_F(RunRegistryTest, ACommittedIntentIsListedOnceWithItsLatestState) {
+TEST_F(JobRegistryTest, ACommittedIntentIsListedOnceWithItsLatestState) {
   v1::PipelineRun run = Open("r");
   absl::Status committed = absl::UnknownError("not called");
   registry_.Commit(std::make_shared<const v1::PipelineRun>(run),
@@ -140,7 +140,7 @@ TEST_F(RunRegistryTest, ACommittedIntentIsListedOnceWithItsLatestState) {
   EXPECT_EQ(registry_.List("", 1).front()->revision(), 3);
 }
 
-TEST_F(RunRegistryTest, ChangesOfAStateAreTold) {
+TEST_F(JobRegistryTest, ChangesOfAStateAreTold) {
   v1::PipelineRun run = Open("r");
   Tell(run);
   run.set_state(v1::PIPELINE_RUN_STATE_RUNNING);
@@ -150,7 +150,7 @@ TEST_F(RunRegistryTest, ChangesOfAStateAreTold) {
   EXPECT_THAT(states_, ElementsAre(Pair(0, 1), Pair(1, 2), Pair(2, 0)));
 }
 
-TEST_F(RunRegistryTest, AWatcherHearsEveryChangeUntilTheEnd) {
+TEST_F(JobRegistryTest, AWatcherHearsEveryChangeUntilTheEnd) {
   v1::PipelineRun run = Open("r");
   const auto watcher = Watch(run.id());
   Tell(run);
@@ -160,7 +160,7 @@ TEST_F(RunRegistryTest, AWatcherHearsEveryChangeUntilTheEnd) {
   EXPECT_THAT(Watch("pr-0")->dismissal, StatusIs(absl::StatusCode::kNotFound));
 }
 
-TEST_F(RunRegistryTest, AWatcherThatHasEnoughHearsNoMore) {
+TEST_F(JobRegistryTest, AWatcherThatHasEnoughHearsNoMore) {
   v1::PipelineRun run = Open("r");
   const auto watcher = Watch(run.id());
   watcher->enough = 2;
@@ -169,7 +169,7 @@ TEST_F(RunRegistryTest, AWatcherThatHasEnoughHearsNoMore) {
   EXPECT_THAT(watcher->revisions, ElementsAre(1, 2));
 }
 
-TEST_F(RunRegistryTest, WatchersAreDismissedOnceAndForAll) {
+TEST_F(JobRegistryTest, WatchersAreDismissedOnceAndForAll) {
   v1::PipelineRun run = Open("r");
   const auto watcher = Watch(run.id());
   registry_.DismissWatchers(absl::UnavailableError("stopping"));
@@ -178,7 +178,7 @@ TEST_F(RunRegistryTest, WatchersAreDismissedOnceAndForAll) {
   EXPECT_THAT(watcher->revisions, ElementsAre(1));
 }
 
-TEST_F(RunRegistryTest, ARunThatCannotBeBegunNeverWas) {
+TEST_F(JobRegistryTest, ARunThatCannotBeBegunNeverWas) {
   EXPECT_THAT(Begin("r", "content", absl::ResourceExhaustedError("too many")),
               StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_THAT(early_->revisions, ElementsAre(1));
@@ -187,7 +187,7 @@ TEST_F(RunRegistryTest, ARunThatCannotBeBegunNeverWas) {
   EXPECT_NE(Open("r").id(), begun_.front());
 }
 
-TEST_F(RunRegistryTest, RunsAreListedNewestFirstPageByPage) {
+TEST_F(JobRegistryTest, RunsAreListedNewestFirstPageByPage) {
   for (const char* id : {"r", "s", "t"}) Open(id);
   EXPECT_THAT(ListedRequests(), ElementsAre("t", "s", "r"));
   const auto first = registry_.List("", 2);
@@ -195,7 +195,7 @@ TEST_F(RunRegistryTest, RunsAreListedNewestFirstPageByPage) {
   EXPECT_THAT(ListedRequests(registry_.List("", 3).back()->id()), IsEmpty());
 }
 
-TEST_F(RunRegistryTest, OnlySoManyThatHaveEndedAreRemembered) {
+TEST_F(JobRegistryTest, OnlySoManyThatHaveEndedAreRemembered) {
   Open("running");
   for (const char* id : {"r", "s", "t", "u"}) {
     v1::PipelineRun run = Open(id);
@@ -204,7 +204,7 @@ TEST_F(RunRegistryTest, OnlySoManyThatHaveEndedAreRemembered) {
   EXPECT_THAT(ListedRequests(), ElementsAre("u", "t", "s", "running"));
 }
 
-TEST_F(RunRegistryTest, ThoseThatHaveEndedTakeOnlySoMuchMemory) {
+TEST_F(JobRegistryTest, ThoseThatHaveEndedTakeOnlySoMuchMemory) {
   v1::PipelineRun first = Open("r");
   Tell(first, /*ended=*/true, 500);
   v1::PipelineRun large = Open("s");

@@ -1,10 +1,10 @@
-#include "controller/service/run_registry.h"
+#include "controller/service/job_registry.h"
 
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/wire/time_codec.h"
-#include "controller/dispatch/run_numbers.h"
+#include "controller/dispatch/job_numbers.h"
 
 #include <functional>
 #include <utility>
@@ -16,15 +16,15 @@ namespace {
 
 template <typename Subject>
 absl::StatusOr<std::shared_ptr<const Subject>> Parse(const std::string& bytes) {
-  auto run = std::make_shared<Subject>();
-  if (!run->ParseFromString(bytes)) return absl::InternalError("a stored run does not parse");
-  return run;
+  auto job = std::make_shared<Subject>();
+  if (!job->ParseFromString(bytes)) return absl::InternalError("a stored job does not parse");
+  return job;
 }
 
 }  // namespace
 
 template <typename Subject>
-absl::StatusOr<std::optional<std::string>> RunRegistry<Subject>::FindRunning(
+absl::StatusOr<std::optional<std::string>> JobRegistry<Subject>::FindRunning(
     const std::string& request_id, const Digest& content) const {
   const auto id = running_request_.find(request_id);
   if (id == running_request_.end()) return std::nullopt;
@@ -35,7 +35,7 @@ absl::StatusOr<std::optional<std::string>> RunRegistry<Subject>::FindRunning(
 }
 
 template <typename Subject>
-absl::StatusOr<std::optional<std::string>> RunRegistry<Subject>::Find(const std::string& request_id,
+absl::StatusOr<std::optional<std::string>> JobRegistry<Subject>::Find(const std::string& request_id,
                                                                       const Digest& content) const {
   {
     const MutexLock lock(mutex_);
@@ -46,35 +46,35 @@ absl::StatusOr<std::optional<std::string>> RunRegistry<Subject>::Find(const std:
 }
 
 template <typename Subject>
-absl::StatusOr<std::string> RunRegistry<Subject>::Begin(
+absl::StatusOr<std::string> JobRegistry<Subject>::Begin(
     Subject first, const Digest& content, absl::FunctionRef<absl::Status(Entry)> begin) {
   // First of all: what was begun goes on, also when the objects that it names are gone by now.
   ASSIGN_OR_RETURN(const std::optional<std::string> known, Find(first.request_id(), content));
   if (known.has_value()) return *known;
   if (refusing_) return absl::UnavailableError("the controller is stopping");
-  Entry entry{.run = std::move(first), .number = options_.numbers.Next()};
-  entry.run.set_id(options_.records.IdOf(entry.number));
-  entry.run.set_revision(1);
-  *entry.run.mutable_create_time() = ToProto(options_.clock.Now());
+  Entry entry{.job = std::move(first), .number = options_.numbers.Next()};
+  entry.job.set_id(options_.records.IdOf(entry.number));
+  entry.job.set_revision(1);
+  *entry.job.mutable_create_time() = ToProto(options_.clock.Now());
   {
     const MutexLock lock(mutex_);
     // The same request may have come twice at the same time.
     ASSIGN_OR_RETURN(const std::optional<std::string> raced,
-                     FindRunning(entry.run.request_id(), content));
+                     FindRunning(entry.job.request_id(), content));
     if (raced.has_value()) return *raced;
-    running_request_[entry.run.request_id()] = entry.run.id();
-    running_[entry.run.id()] = {.number = entry.number,
+    running_request_[entry.job.request_id()] = entry.job.id();
+    running_[entry.job.id()] = {.number = entry.number,
                                 .content = content,
-                                .latest = std::make_shared<const Subject>(entry.run)};
+                                .latest = std::make_shared<const Subject>(entry.job)};
   }
-  TellState(0, entry.run.state());
+  TellState(0, entry.job.state());
   return Start(std::move(entry), begin);
 }
 
 template <typename Subject>
-absl::StatusOr<std::string> RunRegistry<Subject>::Start(
+absl::StatusOr<std::string> JobRegistry<Subject>::Start(
     Entry entry, absl::FunctionRef<absl::Status(Entry)> begin) {
-  const std::string id = entry.run.id();
+  const std::string id = entry.job.id();
   const absl::Status begun = begin(std::move(entry));
   if (begun.ok()) return id;
   const Running withdrawn = TakeOut(id);
@@ -84,7 +84,7 @@ absl::StatusOr<std::string> RunRegistry<Subject>::Start(
 }
 
 template <typename Subject>
-typename RunRegistry<Subject>::Running RunRegistry<Subject>::TakeOut(const std::string& id) {
+typename JobRegistry<Subject>::Running JobRegistry<Subject>::TakeOut(const std::string& id) {
   const MutexLock lock(mutex_);
   const auto found = running_.find(id);
   CHECK(found != running_.end()) << id << " does not run";
@@ -95,7 +95,7 @@ typename RunRegistry<Subject>::Running RunRegistry<Subject>::TakeOut(const std::
 }
 
 template <typename Subject>
-uint64_t RunRegistry<Subject>::Watch(const std::string& id, Watcher watcher) {
+uint64_t JobRegistry<Subject>::Watch(const std::string& id, Watcher watcher) {
   uint64_t watch = 0;
   {
     const MutexLock lock(mutex_);
@@ -109,7 +109,7 @@ uint64_t RunRegistry<Subject>::Watch(const std::string& id, Watcher watcher) {
 }
 
 template <typename Subject>
-void RunRegistry<Subject>::AddWatcher(const std::string& id, uint64_t watch,
+void JobRegistry<Subject>::AddWatcher(const std::string& id, uint64_t watch,
                                       const Watcher& watcher) {
   {
     const MutexLock lock(mutex_);
@@ -120,7 +120,7 @@ void RunRegistry<Subject>::AddWatcher(const std::string& id, uint64_t watch,
 }
 
 template <typename Subject>
-void RunRegistry<Subject>::Unwatch(const std::string& id, uint64_t watch) {
+void JobRegistry<Subject>::Unwatch(const std::string& id, uint64_t watch) {
   Watcher removed;  // goes away without the lock
   const MutexLock lock(mutex_);
   const auto found = running_.find(id);
@@ -132,7 +132,7 @@ void RunRegistry<Subject>::Unwatch(const std::string& id, uint64_t watch) {
 }
 
 template <typename Subject>
-void RunRegistry<Subject>::DismissWatchers(const absl::Status& why) {
+void JobRegistry<Subject>::DismissWatchers(const absl::Status& why) {
   std::vector<Watchers> dismissed;
   {
     const MutexLock lock(mutex_);
@@ -146,7 +146,7 @@ void RunRegistry<Subject>::DismissWatchers(const absl::Status& why) {
 }
 
 template <typename Subject>
-absl::StatusOr<std::shared_ptr<const Subject>> RunRegistry<Subject>::Get(
+absl::StatusOr<std::shared_ptr<const Subject>> JobRegistry<Subject>::Get(
     const std::string& id) const {
   {
     const MutexLock lock(mutex_);
@@ -158,13 +158,13 @@ absl::StatusOr<std::shared_ptr<const Subject>> RunRegistry<Subject>::Get(
 }
 
 template <typename Subject>
-std::vector<std::shared_ptr<const Subject>> RunRegistry<Subject>::List(const std::string& before,
+std::vector<std::shared_ptr<const Subject>> JobRegistry<Subject>::List(const std::string& before,
                                                                        int64_t limit) const {
   // What runs is newer here than in the records, where there may be its intent.
   absl::btree_map<std::string, std::shared_ptr<const Subject>, std::greater<>> listed;
   for (const auto& [id, bytes] : options_.records.List(before, limit)) {
-    absl::StatusOr<std::shared_ptr<const Subject>> run = Parse<Subject>(bytes);
-    if (run.ok()) listed.emplace(id, *std::move(run));
+    absl::StatusOr<std::shared_ptr<const Subject>> job = Parse<Subject>(bytes);
+    if (job.ok()) listed.emplace(id, *std::move(job));
   }
   {
     const MutexLock lock(mutex_);
@@ -172,16 +172,16 @@ std::vector<std::shared_ptr<const Subject>> RunRegistry<Subject>::List(const std
       if (before.empty() || id < before) listed[id] = running.latest;
     }
   }
-  std::vector<std::shared_ptr<const Subject>> runs;
-  for (auto& [id, run] : listed) {
-    if (std::ssize(runs) == limit) break;
-    runs.push_back(std::move(run));
+  std::vector<std::shared_ptr<const Subject>> jobs;
+  for (auto& [id, job] : listed) {
+    if (std::ssize(jobs) == limit) break;
+    jobs.push_back(std::move(job));
   }
-  return runs;
+  return jobs;
 }
 
 template <typename Subject>
-RunRecord RunRegistry<Subject>::RecordOf(const Running& running) const {
+JobRecord JobRegistry<Subject>::RecordOf(const Running& running) const {
   return {.number = running.number,
           .request_id = running.latest->request_id(),
           .content = running.content,
@@ -189,9 +189,9 @@ RunRecord RunRegistry<Subject>::RecordOf(const Running& running) const {
 }
 
 template <typename Subject>
-void RunRegistry<Subject>::Commit(std::shared_ptr<const Subject> intent,
+void JobRegistry<Subject>::Commit(std::shared_ptr<const Subject> intent,
                                   absl::AnyInvocable<void(absl::Status)> done) {
-  RunRecord record;
+  JobRecord record;
   {
     const MutexLock lock(mutex_);
     Running& running = running_.at(intent->id());
@@ -207,31 +207,31 @@ void RunRegistry<Subject>::Commit(std::shared_ptr<const Subject> intent,
 }
 
 template <typename Subject>
-void RunRegistry<Subject>::OnChange(std::shared_ptr<const Subject> run) {
-  const bool ended = run->has_end_time();
+void JobRegistry<Subject>::OnChange(std::shared_ptr<const Subject> job) {
+  const bool ended = job->has_end_time();
   int before = 0;
   Watchers watchers;
   {
     const MutexLock lock(mutex_);
-    Running& running = running_.at(run->id());
+    Running& running = running_.at(job->id());
     before = running.latest->state();
-    running.latest = run;
+    running.latest = job;
     watchers = running.watchers;
   }
   if (ended) {
     // Recorded first, so that at any moment it is found in one place or the other.
-    Record(run->id());
-    TakeOut(run->id());
+    Record(job->id());
+    TakeOut(job->id());
   }
-  TellState(before, ended ? 0 : run->state());
+  TellState(before, ended ? 0 : job->state());
   for (const auto& [watch, watcher] : watchers) {
-    if (!watcher(run)) Unwatch(run->id(), watch);
+    if (!watcher(job)) Unwatch(job->id(), watch);
   }
 }
 
 template <typename Subject>
-void RunRegistry<Subject>::Record(const std::string& id) {
-  RunRecord record;
+void JobRegistry<Subject>::Record(const std::string& id) {
+  JobRecord record;
   bool begun = false;
   {
     const MutexLock lock(mutex_);
@@ -244,16 +244,16 @@ void RunRegistry<Subject>::Record(const std::string& id) {
   if (!begun) recorded = options_.records.Begin(record);
   if (recorded.ok()) recorded = options_.records.Finish(id, std::move(record.bytes));
   if (!recorded.ok()) {
-    LogError("run_not_recorded", {{"run_id", id}, {"error", recorded.ToString()}});
+    LogError("job_not_recorded", {{"job_id", id}, {"error", recorded.ToString()}});
   }
 }
 
 template <typename Subject>
-void RunRegistry<Subject>::TellState(int from, int to) const {
+void JobRegistry<Subject>::TellState(int from, int to) const {
   if (from != to && options_.on_state != nullptr) options_.on_state(from, to);
 }
 
-template class RunRegistry<v1::Operation>;
-template class RunRegistry<v1::PipelineRun>;
+template class JobRegistry<v1::Operation>;
+template class JobRegistry<v1::PipelineRun>;
 
 }  // namespace crossmesh

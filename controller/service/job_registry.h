@@ -3,8 +3,8 @@
 #include "common/base/clock.h"
 #include "common/base/digest.h"
 #include "common/base/mutex.h"
-#include "controller/catalog/run_records.h"
-#include "controller/dispatch/run_sink.h"
+#include "controller/catalog/job_records.h"
+#include "controller/dispatch/job_sink.h"
 #include "controller/dispatch/task_queue.h"
 #include "crossmesh/v1/operation_service.pb.h"
 #include "crossmesh/v1/pipeline_service.pb.h"
@@ -26,41 +26,41 @@
 
 namespace crossmesh {
 
-class RunNumbers;
+class JobNumbers;
 
-// All runs of one kind, as clients see them: Subject is v1.Operation or v1.PipelineRun. Those that
+// All jobs of one kind, as clients see them: Subject is v1.Operation or v1.PipelineRun. Those that
 // run it has with their latest message, those that have ended are in the records. It knows which
-// request began which run, and the watchers. Thread-safe.
+// request began which job, and the watchers. Thread-safe.
 template <typename Subject>
-class RunRegistry final : public RunSink<Subject> {
+class JobRegistry final : public JobSink<Subject> {
  public:
   struct Options {
-    RunRecords& records;
-    RunNumbers& numbers;
-    TaskQueue& queue;  // on which runs are carried out; watchers are called on it as well
+    JobRecords& records;
+    JobNumbers& numbers;
+    TaskQueue& queue;  // on which jobs are carried out; watchers are called on it as well
     const Clock& clock;
-    // Told when a run that has not ended goes from one state to another; a state is 0 before the
+    // Told when a job that has not ended goes from one state to another; a state is 0 before the
     // first and after the last. Called by any thread.
     std::function<void(int from, int to)> on_state = nullptr;
   };
-  explicit RunRegistry(const Options& options) : options_(options) {}
+  explicit JobRegistry(const Options& options) : options_(options) {}
 
-  // A run that is new: as clients see it before anything has happened.
+  // A job that is new: as clients see it before anything has happened.
   struct Entry {
-    Subject run;
+    Subject job;
     uint64_t number = 0;
   };
-  // The id of the run that this request, whose id is in `first`, began before or begins now. For a
-  // new one `begin` is called: when it fails, the run never was, and its watchers are told why. Ids
-  // grow, also from one controller to the next. AlreadyExists: the request id began a run with
-  // other content; ResourceExhausted: as RunRecords::FindRequest; Unavailable: after RefuseNew.
+  // The id of the job that this request, whose id is in `first`, began before or begins now. For a
+  // new one `begin` is called: when it fails, the job never was, and its watchers are told why. Ids
+  // grow, also from one controller to the next. AlreadyExists: the request id began a job with
+  // other content; ResourceExhausted: as JobRecords::FindRequest; Unavailable: after RefuseNew.
   absl::StatusOr<std::string> Begin(Subject first, const Digest& content,
                                     absl::FunctionRef<absl::Status(Entry)> begin);
-  // No new run is begun from now on.
+  // No new job is begun from now on.
   void RefuseNew() { refusing_ = true; }
 
-  // Hears of a run on the queue, and must not block: of the run now, and at every change; the last
-  // one has ended. Instead, a status: there is no such run (any more), or the controller stops.
+  // Hears of a job on the queue, and must not block: of the job now, and at every change; the last
+  // one has ended. Instead, a status: there is no such job (any more), or the controller stops.
   // False: enough.
   using Watcher = std::function<bool(const absl::StatusOr<std::shared_ptr<const Subject>>&)>;
   // The number of the watch.
@@ -69,16 +69,16 @@ class RunRegistry final : public RunSink<Subject> {
   // Ends all watches.
   void DismissWatchers(const absl::Status& why);
 
-  // Does the text have the form of an id of such a run?
+  // Does the text have the form of an id of such a job?
   bool IsId(const std::string& text) const { return options_.records.IsId(text); }
-  // NotFound names the run.
+  // NotFound names the job.
   absl::StatusOr<std::shared_ptr<const Subject>> Get(const std::string& id) const;
   // Newest first, those with an id less than `before` (empty: all).
   std::vector<std::shared_ptr<const Subject>> List(const std::string& before, int64_t limit) const;
 
   void Commit(std::shared_ptr<const Subject> intent,
               absl::AnyInvocable<void(absl::Status)> done) override;
-  void OnChange(std::shared_ptr<const Subject> run) override;
+  void OnChange(std::shared_ptr<const Subject> job) override;
 
  private:
   using Watchers = absl::flat_hash_map<uint64_t, Watcher>;
@@ -97,7 +97,7 @@ class RunRegistry final : public RunSink<Subject> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::string> Start(Entry entry, absl::FunctionRef<absl::Status(Entry)> begin);
   Running TakeOut(const std::string& id);
-  RunRecord RecordOf(const Running& running) const;
+  JobRecord RecordOf(const Running& running) const;
   void Record(const std::string& id);
   void AddWatcher(const std::string& id, uint64_t watch, const Watcher& watcher);
   void TellState(int from, int to) const;
@@ -111,7 +111,7 @@ class RunRegistry final : public RunSink<Subject> {
   uint64_t watches_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-extern template class RunRegistry<v1::Operation>;
-extern template class RunRegistry<v1::PipelineRun>;
+extern template class JobRegistry<v1::Operation>;
+extern template class JobRegistry<v1::PipelineRun>;
 
 }  // namespace crossmesh
