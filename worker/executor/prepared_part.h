@@ -102,9 +102,9 @@ class PreparedPart {
     TileMap destination;
   };
 
-  // How many bytes preparing the part and so many executions at a time take beside tiles and staging,
-  // nearly: what grows with chunks, leaves, channels, tensors and runs. Cost: linear in relays and
-  // hops.
+  // How many bytes preparing the part and so many executions at a time take beside tiles and
+  // staging, nearly: what grows with chunks, leaves, channels, tensors and executions. Cost: linear
+  // in relays and hops.
   static int64_t BytesFor(const WorkerPart& part, int32_t runs = 1);
   // What ProvePart refuses, with its codes. Cost: linear in the part and the cells in scope.
   static absl::StatusOr<std::shared_ptr<const PreparedPart>> Create(
