@@ -94,7 +94,7 @@ void Declare(CLI::App& app, Flags& flags) {
                  "NCCL, by which GPUs exchange tensors; the same for all workers")
       ->capture_default_str();
   app.add_option("--m2n-library", flags.worker.gpu_process.m2n_library,
-                 "NCCL M2N, for strategy m2n; may be missing")
+                 "NCCL M2N; may be missing. none: it is not used")
       ->capture_default_str();
   app.add_option("--nccl-ctas-min", flags.worker.gpu_process.ctas_min,
                  "Thread blocks of a GPU that NCCL takes at least; 0: as it thinks best")

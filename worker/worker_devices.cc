@@ -14,7 +14,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include <absl/strings/escaping.h>
 #include <absl/strings/str_cat.h>
@@ -34,6 +36,17 @@ absl::Status CheckName(const StorageKey& key) {
 
 ByteCount MemoryMax(const WorkerOptions& options) {
   return options.memory_max > 0 ? ByteCount(options.memory_max) : MemoryMaxByDefault();
+}
+
+// All processes that drive a GPU, if there is one.
+bool HaveM2n(std::span<const GpuDevices::Driver> drivers) {
+  bool any = false;
+  for (const GpuDevices::Driver& driver : drivers) {
+    if (driver.rank.incarnation == 0) continue;
+    if (!driver.has_m2n) return false;
+    any = true;
+  }
+  return any;
 }
 
 }  // namespace
@@ -101,7 +114,9 @@ void WorkerDevices::StopGpus() {
 void WorkerDevices::StopLending() { lender_->Stop(); }
 
 void WorkerDevices::Describe(v1::WorkerSessionRequest::Register& registration) const {
-  for (const GpuDevices::Driver& driver : gpus_->drivers()) {
+  const std::vector<GpuDevices::Driver> drivers = gpus_->drivers();
+  registration.set_m2n(HaveM2n(drivers));
+  for (const GpuDevices::Driver& driver : drivers) {
     v1::Gpu& gpu = *registration.add_gpus();
     gpu.set_device(ToString(driver.device));
     *gpu.mutable_process() = ToProto(driver.rank);
@@ -110,7 +125,9 @@ void WorkerDevices::Describe(v1::WorkerSessionRequest::Register& registration) c
 
 void WorkerDevices::Describe(v1::WorkerSessionRequest::Heartbeat& heartbeat) const {
   heartbeat.set_memory_bytes(storages_.Bytes().total());
-  for (const GpuDevices::Driver& driver : gpus_->drivers()) {
+  const std::vector<GpuDevices::Driver> drivers = gpus_->drivers();
+  heartbeat.set_m2n(HaveM2n(drivers));
+  for (const GpuDevices::Driver& driver : drivers) {
     if (driver.rank.incarnation != 0) *heartbeat.add_gpu_processes() = ToProto(driver.rank);
   }
 }

@@ -68,7 +68,9 @@ std::string BroadcastLines(const google::protobuf::RepeatedPtrField<v1::Broadcas
 
 std::string M2nLine(const v1::M2nFigures& m2n) {
   if (!m2n.refusal().empty()) return ReportLine("NCCL M2N", "cannot: ", m2n.refusal());
-  return ReportLine("NCCL M2N", "predicted ", FormatSeconds(m2n.seconds()));
+  return ReportLine(
+      "NCCL M2N", "predicted ", FormatSeconds(m2n.seconds()),
+      m2n.not_chosen().empty() ? "" : absl::StrCat("; not chosen: ", m2n.not_chosen()));
 }
 
 std::string RatesNote(const v1::PlanSummary& summary) {

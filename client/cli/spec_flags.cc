@@ -71,7 +71,8 @@ void SpecFlags::AddTo(CLI::App& command) {
   AddOption(command, "--replica-axes", replica_axes_, "Destination axes that count replicas, a,b")
       .SplitAt(',');
   AddOption(command, "--strategy", strategy_,
-            "relay (the default), m2n (NVIDIA's, between GPUs) or one to compare with");
+            "relay, m2n (NVIDIA's, between GPUs), by default the faster of both, or one to compare "
+            "with");
   AddOption(command, "--seed", seed_, "Of strategies that draw");
   AddOption(command, "--chunk-bytes", chunk_bytes_,
             "Most of a chunk, a multiple of 65536 up to 16777216 (default: by the bytes of the "

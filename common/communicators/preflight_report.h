@@ -20,6 +20,7 @@ struct PreflightReport {
   int64_t free_bytes = 0;  // memory of the GPU
   // What the process's communicators take of it, by the tickets that they were made with.
   std::map<uint64_t, int64_t> communicators;
+  bool m2n = false;  // whether the process can use NCCL M2N
 
   friend bool operator==(const PreflightReport&, const PreflightReport&) = default;
 };

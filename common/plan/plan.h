@@ -112,10 +112,11 @@ struct BroadcastFigures {
   bool is_chosen() const { return broadcast_seconds < relay_seconds; }
 };
 
-// What NCCL M2N would make of a request between GPUs (m2n_transfer.h), to compare with.
+// What NCCL M2N would make of a request between GPUs (m2n_transfer.h).
 struct M2nFigures {
-  double seconds = 0;   // predicted, of all tensors
-  std::string refusal;  // why it cannot move all of them: of the first that it cannot
+  double seconds = 0;      // predicted, of all tensors
+  std::string refusal;     // why it cannot move all of them: of the first that it cannot
+  std::string not_chosen;  // why it does not, although it can
 };
 
 struct PlanFigures {

@@ -96,6 +96,7 @@ v1::PreflightReport ToProto(const PreflightReport& report) {
     held.set_ticket(ticket);
     held.set_size_bytes(bytes);
   }
+  proto.set_m2n(report.m2n);
   return proto;
 }
 
@@ -110,7 +111,8 @@ absl::StatusOr<PreflightReport> FromProto(const v1::PreflightReport& proto) {
   PreflightReport report = {.nccl_version = proto.nccl_version(),
                             .nccl_library = proto.nccl_library(),
                             .driver_version = proto.driver_version(),
-                            .free_bytes = proto.free_bytes()};
+                            .free_bytes = proto.free_bytes(),
+                            .m2n = proto.m2n()};
   ASSIGN_OR_RETURN(report.rank, FromProto(proto.rank()));
   for (const v1::PreflightReport::Variable& variable : proto.environment()) {
     if (!report.environment.emplace(variable.name(), variable.value()).second) {

@@ -59,6 +59,7 @@ v1::M2nFigures ToProto(const M2nFigures& m2n) {
   v1::M2nFigures proto;
   proto.set_seconds(m2n.seconds);
   proto.set_refusal(m2n.refusal);
+  proto.set_not_chosen(m2n.not_chosen);
   return proto;
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include <absl/hash/hash.h>
 #include <absl/strings/escaping.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
@@ -65,6 +66,8 @@ void SetProcesses(WorkerRecord& worker, std::span<const RankName> processes) {
   }
 }
 
+size_t HashOf(absl::string_view worker) { return absl::HashOf(worker); }
+
 }  // namespace
 
 absl::string_view WorkerStateName(WorkerState state) {
@@ -110,11 +113,17 @@ absl::Status WorkerRegistry::CheckNameIsFree(const WorkerRecord& record) const {
 void WorkerRegistry::Own(const WorkerRecord& record) {
   for (const DeviceId& device : record.devices) owner_[device] = record.name;
   for (const GpuRecord& gpu : record.gpus) gpu_owner_[gpu.process.gpu] = record.name;
+  if (record.m2n) m2n_workers_ ^= HashOf(record.name);
 }
 
 void WorkerRegistry::Disown(const WorkerRecord& record) {
   for (const DeviceId& device : record.devices) owner_.erase(device);
   for (const GpuRecord& gpu : record.gpus) gpu_owner_.erase(gpu.process.gpu);
+  if (record.m2n) m2n_workers_ ^= HashOf(record.name);
+}
+
+void WorkerRegistry::SetM2n(WorkerRecord& record, bool m2n) {
+  if (std::exchange(record.m2n, m2n) != m2n) m2n_workers_ ^= HashOf(record.name);
 }
 
 void WorkerRegistry::TellLost(const WorkerRecord& worker, const absl::Status& why) {
@@ -197,6 +206,7 @@ bool WorkerRegistry::Beat(absl::string_view worker, uint64_t session, const Hear
     if (record.gpus.empty()) return true;  // the copies below are for GPUs only
     before = record;
     SetProcesses(record, heartbeat.gpu_processes);
+    SetM2n(record, heartbeat.m2n);
     after = record;
   }
   TellReplaced(before, after);
@@ -333,6 +343,22 @@ absl::StatusOr<std::vector<WorkerRecord>> WorkerRegistry::OwnersOf(
   std::vector<WorkerRecord> records;
   for (const auto& [name, record] : owners) records.push_back(*record);
   return records;
+}
+
+std::string WorkerRegistry::WhyNoM2n(std::span<const DeviceId> devices) const {
+  const MutexLock lock(mutex_);
+  for (const DeviceId& device : devices) {
+    const auto owner = owner_.find(device);
+    if (owner == owner_.end()) return absl::StrCat("no live worker owns ", ToString(device));
+    const WorkerRecord& record = workers_.find(owner->second)->second.record;
+    if (!record.m2n) return absl::StrCat("worker ", record.name, " does not have it");
+  }
+  return "";
+}
+
+size_t WorkerRegistry::m2n_workers() const {
+  const MutexLock lock(mutex_);
+  return m2n_workers_;
 }
 
 }  // namespace crossmesh

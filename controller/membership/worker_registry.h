@@ -44,6 +44,7 @@ struct WorkerRecord {
   WorkerState state = WorkerState::kReady;
   bool silent = false;    // lost for want of heartbeats, while its session was open
   bool draining = false;  // it was asked to, or says so; holds for its process, whatever its state
+  bool m2n = false;       // all processes that drive its GPUs can use NCCL M2N
   int64_t memory_bytes = 0;
   int32_t running_tasks = 0;
   std::vector<std::string> running_operations;  // as of the last heartbeat
@@ -86,6 +87,7 @@ class WorkerRegistry {
     int32_t running_tasks = 0;
     std::vector<RankName> gpu_processes;  // that drive GPUs now; those of strangers are left out
     bool draining = false;
+    bool m2n = false;
     std::vector<std::string> running_operations;
   };
   // False when the session is not the worker's present one: it should end.
@@ -109,6 +111,13 @@ class WorkerRegistry {
   // The workers that own `devices`, by name; a suspect one counts as there. FailedPrecondition
   // names the first device whose worker is not there, lost or draining.
   absl::StatusOr<std::vector<WorkerRecord>> OwnersOf(std::span<const DeviceId> devices) const;
+
+  // Why GPUs among these devices cannot use NCCL M2N, naming the first that lacks it; empty: they
+  // can.
+  std::string WhyNoM2n(std::span<const DeviceId> devices) const;
+  // A hash of the names of the live workers whose GPUs can use it: what WhyNoM2n says is the same
+  // as long as this is. 0: none can.
+  size_t m2n_workers() const;
 
   struct ProcessPlace {
     std::string worker;
@@ -134,6 +143,7 @@ class WorkerRegistry {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Own(const WorkerRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Disown(const WorkerRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetM2n(WorkerRecord& record, bool m2n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Null when that session is over.
   Member* FindSession(absl::string_view worker, uint64_t session)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -151,6 +161,7 @@ class WorkerRegistry {
   // Devices and GPUs of live workers only.
   absl::flat_hash_map<DeviceId, std::string> owner_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, std::string> gpu_owner_ ABSL_GUARDED_BY(mutex_);
+  size_t m2n_workers_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t last_session_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<absl::Duration> swept_ ABSL_GUARDED_BY(mutex_);
   absl::Duration excused_until_ ABSL_GUARDED_BY(mutex_);  // monotonic: this process did not run

@@ -327,6 +327,29 @@ TEST_F(GpuRegistryTest, AHeartbeatTellsOfAnotherProcess) {
   EXPECT_TRUE(registry_.FindGpuProcess({"GPU-a", 8}).has_value());
 }
 
+TEST_F(GpuRegistryTest, NcclM2nIsThereOnceAllWorkersOfTheDevicesHaveIt) {
+  const std::vector<DeviceId> devices = {{"a", 0}, {"b", 0}};
+  EXPECT_EQ(registry_.WhyNoM2n(devices), "no live worker owns a.0");
+  EXPECT_EQ(registry_.m2n_workers(), 0);
+  WorkerRecord first = GpuRecordOf("w0", "a", 7);
+  first.m2n = true;
+  Join(first);
+  const size_t only_first = registry_.m2n_workers();
+  EXPECT_NE(only_first, 0);
+  const uint64_t second = Join(GpuRecordOf("w1", "b", 7));
+  EXPECT_EQ(registry_.WhyNoM2n(devices), "worker w1 does not have it");
+  EXPECT_TRUE(registry_.Beat("w1", second, {.gpu_processes = {{"GPU-b", 7}}, .m2n = true}));
+  EXPECT_EQ(registry_.WhyNoM2n(devices), "");
+  const size_t both = registry_.m2n_workers();
+  EXPECT_NE(both, only_first);
+  EXPECT_TRUE(registry_.Beat("w1", second, {.gpu_processes = {{"GPU-b", 7}}, .m2n = true}));
+  Join(first);  // another session
+  EXPECT_EQ(registry_.m2n_workers(), both);
+  registry_.SessionEnded("w1", second, /*left=*/false);
+  EXPECT_EQ(registry_.m2n_workers(), only_first);
+  EXPECT_EQ(registry_.WhyNoM2n(devices), "no live worker owns b.0");
+}
+
 TEST_F(GpuRegistryTest, ASecondSessionTellsOfAnotherProcess) {
   Join(GpuRecordOf("w0", "a", 7));
   Join(GpuRecordOf("w0", "a", 8));

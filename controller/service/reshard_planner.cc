@@ -12,9 +12,11 @@
 #include "controller/catalog/plan_cache.h"
 #include "controller/dispatch/planned_reshard.h"
 #include "controller/dispatch/planning_queue.h"
+#include "controller/membership/worker_registry.h"
 #include "planner/reshard/reshard_request.h"
 
 #include <iterator>
+#include <string>
 #include <utility>
 
 #include <absl/status/status.h>
@@ -23,7 +25,7 @@ namespace crossmesh {
 namespace {
 
 // Counts changes of the planner after which an equal request gives another plan.
-constexpr int64_t kPlannerVersion = 3;
+constexpr int64_t kPlannerVersion = 4;
 
 }  // namespace
 
@@ -41,8 +43,10 @@ struct ReshardPlanner::Ticket::Draft {
   ReshardRequest request;  // without its tensors
 };
 
-ReshardPlanner::ReshardPlanner(Catalog& catalog, const Clock& clock, ControllerMetrics& metrics)
+ReshardPlanner::ReshardPlanner(Catalog& catalog, const WorkerRegistry& workers, const Clock& clock,
+                               ControllerMetrics& metrics)
     : catalog_(catalog),
+      workers_(workers),
       clock_(clock),
       metrics_(metrics),
       cache_(std::make_shared<PlanCache<PlannedReshard>>(kCacheBytesMax)) {}
@@ -96,6 +100,7 @@ Digest ReshardPlanner::KeyOf(const v1::ReshardSpec& spec, const Objects& objects
   // A revision names one content of an object, since a name that is taken keeps its content.
   builder.AddInts(objects.manifest.revision, objects.source.revision, objects.destination.revision,
                   objects.network == nullptr ? 0 : objects.network->revision);
+  if (spec.strategy().empty()) builder.AddInt(static_cast<int64_t>(workers_.m2n_workers()));
   return builder.Finish();
 }
 
@@ -110,7 +115,17 @@ absl::StatusOr<std::shared_ptr<const ReshardPlanner::Ticket::Draft>> ReshardPlan
       draft->request,
       RequestWithoutTensors(draft->inputs,
                             objects.network == nullptr ? Topology() : objects.network->topology));
+  if (draft->inputs.strategy.empty()) draft->request.no_m2n = WhyNoM2n(draft->inputs);
   return draft;
+}
+
+std::string ReshardPlanner::WhyNoM2n(const ReshardInputs& inputs) const {
+  for (const ReshardInputs::Side* side : {&inputs.source, &inputs.destination}) {
+    if (side->mesh == nullptr) continue;
+    std::string why = workers_.WhyNoM2n(side->mesh->devices());
+    if (!why.empty()) return why;
+  }
+  return "";
 }
 
 void ReshardPlanner::Plan(const Ticket& ticket, Flights::Wanted wanted) {

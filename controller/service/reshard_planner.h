@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include <absl/status/statusor.h>
 
@@ -14,7 +15,9 @@ namespace crossmesh {
 class Clock;
 class ControllerMetrics;
 class PlannedReshard;
+class WorkerRegistry;
 struct Catalog;
+struct ReshardInputs;
 template <typename T>
 class PlanCache;
 
@@ -24,13 +27,15 @@ class ReshardPlanner {
  public:
   static constexpr int64_t kCacheBytesMax = int64_t{512} << 20;  // of memory that plans keep
 
-  ReshardPlanner(Catalog& catalog, const Clock& clock, ControllerMetrics& metrics);
+  // All outlive it; `workers` are asked whether they have NCCL M2N.
+  ReshardPlanner(Catalog& catalog, const WorkerRegistry& workers, const Clock& clock,
+                 ControllerMetrics& metrics);
 
   // A specification that can be planned.
   struct Ticket {
     // Of all that the plan is a function of: the specification without what concerns its execution
-    // alone, the revisions of what it names and of the network where it describes none, and the
-    // planner's version.
+    // alone, the revisions of what it names and of the network where it describes none, which
+    // workers have NCCL M2N where it leaves the strategy open, and the planner's version.
     Digest key;
     // The cached plan, or else all that it takes to make one.
     std::shared_ptr<const PlannedReshard> planned;
@@ -59,11 +64,14 @@ class ReshardPlanner {
   // Are they registered still?
   bool AreCurrent(const Objects& objects);
   void Keep(const Ticket& ticket, const std::shared_ptr<const PlannedReshard>& planned);
+  // Where the inputs leave the strategy open.
+  std::string WhyNoM2n(const ReshardInputs& inputs) const;
   absl::StatusOr<std::shared_ptr<const Ticket::Draft>> Decode(const v1::ReshardSpec& spec,
                                                               const Objects& objects) const;
   Digest KeyOf(const v1::ReshardSpec& spec, const Objects& objects) const;
 
   Catalog& catalog_;
+  const WorkerRegistry& workers_;
   const Clock& clock_;
   ControllerMetrics& metrics_;
   // Plans that are executed tell it how they grow, maybe when the planner is gone.

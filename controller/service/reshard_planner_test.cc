@@ -2,11 +2,14 @@
 
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/mesh/gpu_host.h"
 #include "common/metrics/controller_metrics.h"
 #include "common/testing/status_matchers.h"
+#include "common/wire/tensor_codec.h"
 #include "controller/catalog/catalog.h"
 #include "controller/dispatch/planned_reshard.h"
 #include "controller/dispatch/planning_order.h"
+#include "controller/membership/worker_registry.h"
 #include "controller/store/memory_store.h"
 
 #include <cstdint>
@@ -25,6 +28,13 @@ namespace crossmesh {
 namespace {
 
 using Planned = std::shared_ptr<const PlannedReshard>;
+
+class DeafListener final : public MembershipListener {
+ public:
+  void OnWorkerLost(const WorkerRecord& /*worker*/, const absl::Status& /*why*/) override {}
+  void OnWorkerReady(const WorkerRecord& /*worker*/) override {}
+  void OnGpuProcessLost(const RankName& /*process*/, const absl::Status& /*why*/) override {}
+};
 
 // Meshes "train" and "serve", and a manifest "model" of one tensor.
 class ReshardPlannerTest : public ::testing::Test {
@@ -72,7 +82,9 @@ class ReshardPlannerTest : public ::testing::Test {
   MemoryStore store_;
   Catalog catalog_{store_, /*epoch=*/1};
   ControllerMetrics metrics_;
-  ReshardPlanner planner_{catalog_, clock_, metrics_};
+  DeafListener listener_;
+  WorkerRegistry workers_{WorkerRegistry::Options{}, clock_, listener_};
+  ReshardPlanner planner_{catalog_, workers_, clock_, metrics_};
   int64_t train_ = 0;
   int64_t model_ = 0;
 };
@@ -131,6 +143,34 @@ TEST_F(ReshardPlannerTest, APlanThatWasCutWeighsMore) {
   EXPECT_OK(planned->Cut({{{"a", 0}, {"b", 0}, {"c", 0}, {"d", 0}}}).status());
   EXPECT_GT(weight(), uncut);
   EXPECT_EQ(weight(), planned->heap_bytes());
+}
+
+// Between the GPUs of four workers, with so little to move that M2N's one group of calls beats
+// steps.
+TEST_F(ReshardPlannerTest, NcclM2nIsPlannedOnceAllWorkersHaveItUnlessAStrategyIsNamed) {
+  v1::ReshardSpec spec = Spec();
+  ASSERT_OK_AND_ASSIGN(const Topology network, GpuHosts("h100x8", {"a", "b", "c", "d"}));
+  *spec.mutable_topology() = ToProto(network);
+  spec.mutable_source()->mutable_rules(0)->set_layout("[x, -]");
+  spec.mutable_destination()->mutable_rules(0)->set_layout("[-, y]");
+  const auto join = [this](const std::string& host, bool m2n) {
+    WorkerRecord record{.name = "w-" + host, .incarnation = 1, .devices = {{host, 0}}};
+    record.execution_address = host;
+    record.gpus = {{{host, 0}, {"GPU-" + host, 1}}};
+    record.m2n = m2n;
+    ASSERT_OK(workers_.Register(record).status());
+  };
+  for (const char* host : {"a", "b", "c"}) join(host, true);
+  join("d", false);
+  const Planned without = PlanOf(spec);
+  EXPECT_EQ(without->plan().figures().strategy, "relay");
+  EXPECT_EQ(without->plan().figures().m2n->not_chosen, "worker w-d does not have it");
+  join("d", true);
+  const Planned with = PlanOf(spec);
+  EXPECT_EQ(with->plan().figures().strategy, "m2n");
+  EXPECT_EQ(with->plan().figures().m2n->not_chosen, "");
+  spec.set_strategy("relay");
+  EXPECT_EQ(PlanOf(spec)->plan().figures().m2n->not_chosen, "strategy relay is asked for");
 }
 
 // So a queue knows what may not wait for what.

@@ -108,7 +108,8 @@ absl::StatusOr<WorkerRecord> RecordOf(const v1::WorkerSessionRequest::Register& 
       .data_address = message.data_address(),
       .data_interfaces = {message.data_interfaces().begin(), message.data_interfaces().end()},
       .version = message.version(),
-      .draining = message.draining()};
+      .draining = message.draining(),
+      .m2n = message.m2n()};
 }
 
 RegistrationResult ResultOf(const absl::Status& status) {
@@ -221,6 +222,7 @@ class SessionTable::Session final : public Stream,
                                          .running_tasks = heartbeat.tasks_size(),
                                          .gpu_processes = *std::move(processes),
                                          .draining = heartbeat.draining(),
+                                         .m2n = heartbeat.m2n(),
                                          .running_operations = RunningOf(heartbeat)};
     if (!options().registry.Beat(worker_, *session_, beat)) {
       End(absl::AbortedError(absl::StrCat("worker ", worker_,

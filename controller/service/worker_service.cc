@@ -41,6 +41,7 @@ v1::Worker MessageOf(const WorkerRecord& record) {
     gpu.set_device(ToString(record_gpu.device));
     *gpu.mutable_process() = ToProto(record_gpu.process);
   }
+  out.set_m2n(record.m2n);
   return out;
 }
 

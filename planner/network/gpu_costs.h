@@ -30,6 +30,11 @@ inline constexpr int64_t kNicPieceBytes = int64_t{128} << 10;
 inline constexpr int64_t kStagingBytes = int64_t{256} << 20;
 inline constexpr int64_t kStepsInStaging = 4;
 
+// What a rank of NCCL's ring passes on at once between hosts, and how long it takes to begin with
+// it: assumed, never measured.
+inline constexpr double kRingForwardSeconds = 2e-6;
+inline constexpr int64_t kRingSliceBytes = int64_t{1} << 17;
+
 // Of NCCL M2N, read out of NVIDIA/nccl-extensions at 44d2de0, and never measured. What a thread
 // block copies by the kernel is taken to be what a channel copies.
 // Of one batch, which packs, moves and unpacks the tensors of one topology: barriers or grants,

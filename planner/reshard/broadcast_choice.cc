@@ -1,6 +1,7 @@
 #include "planner/reshard/broadcast_choice.h"
 
 #include "common/plan/broadcast_groups.h"
+#include "planner/network/gpu_costs.h"
 #include "planner/network/port_load.h"
 #include "planner/network/routing.h"
 
@@ -13,11 +14,6 @@
 
 namespace crossmesh {
 namespace {
-
-// Nothing of these was measured yet.
-constexpr double kCallSeconds = 20e-6;             // a: a launch, and the ranks meeting
-constexpr double kForwardSeconds = 2e-6;           // b
-constexpr int64_t kSliceBytes = int64_t{1} << 17;  // of NCCL between hosts
 
 // The relays of a group, and what they are cut into.
 struct GroupRoutes {
@@ -33,8 +29,11 @@ double Seconds(int64_t bytes, int64_t rate) {
 
 class BroadcastChooser {
  public:
-  BroadcastChooser(const HostNetwork& network, const Plan::Spec& plan)
-      : network_(network), plan_(plan), tensors_(*plan.tensors) {}
+  BroadcastChooser(const HostNetwork& network, const GpuCosts& costs, const Plan::Spec& plan)
+      : network_(network),
+        step_seconds_(costs.step_seconds()),
+        plan_(plan),
+        tensors_(*plan.tensors) {}
 
   BroadcastFigures Compare(std::span<const DeviceRank> group, const GroupRoutes& of_group) const {
     const int64_t steps = std::min(of_group.chunks, std::max<int64_t>(plan_.periods, 1));
@@ -50,7 +49,7 @@ class BroadcastChooser {
     const PortLoad load = ComputePortLoad(tensors_, network_, of_group.routes);
     const double busy = FindBusiestPort(load, network_).seconds / static_cast<double>(steps);
     const auto steps_in_all = static_cast<double>(steps + of_group.last_period);
-    return steps_in_all * (busy + kCallSeconds) + load.latency_seconds;
+    return steps_in_all * (busy + step_seconds_) + load.latency_seconds;
   }
 
   double BroadcastSeconds(std::span<const DeviceRank> group, const GroupRoutes& of_group,
@@ -61,13 +60,14 @@ class BroadcastChooser {
     const auto repeated = std::ranges::unique(hosts);
     hosts.erase(repeated.begin(), repeated.end());
     double seconds = 0;
-    double call = kCallSeconds + static_cast<double>(group.size() - 2) * kForwardSeconds;
+    double call =
+        step_seconds_ + static_cast<double>(group.size() - 2) * gpu_costs::kRingForwardSeconds;
     if (hosts.size() > 1) {
       const int64_t rate = RingRate(hosts);
       seconds = Seconds(of_group.bytes, rate);
       // A ring hands a slice on once all of it is there: every host but two adds one slice and one
       // latency to a call.
-      const int64_t slice = std::min(of_group.bytes / steps, kSliceBytes);
+      const int64_t slice = std::min(of_group.bytes / steps, gpu_costs::kRingSliceBytes);
       call += static_cast<double>(hosts.size() - 2) * Seconds(slice, rate);
       call += static_cast<double>(hosts.size() - 1) * LatencySeconds(hosts);
     }
@@ -104,6 +104,7 @@ class BroadcastChooser {
   }
 
   const HostNetwork& network_;
+  const double step_seconds_;
   const Plan::Spec& plan_;
   const TensorTable& tensors_;
 };
@@ -133,12 +134,12 @@ std::vector<GroupRoutes> RoutesOf(const Plan::Spec& plan, const IdSetList& group
 
 }  // namespace
 
-void ChooseBroadcasts(const HostNetwork& network, Plan::Spec& plan) {
+void ChooseBroadcasts(const HostNetwork& network, const GpuCosts& costs, Plan::Spec& plan) {
   const IdSetList groups =
       FindBroadcastGroups(plan.relays, plan.hops, plan.tensors->devices().size());
   if (groups.size() == 0) return;
   const std::vector<GroupRoutes> of_groups = RoutesOf(plan, groups);
-  const BroadcastChooser chooser(network, plan);
+  const BroadcastChooser chooser(network, costs, plan);
   for (int32_t i = 0; i < groups.size(); ++i) {
     BroadcastFigures figures = chooser.Compare(groups[i], of_groups[i]);
     if (figures.is_chosen()) plan.broadcast_groups.Add(groups[i]);

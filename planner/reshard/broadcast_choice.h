@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/mesh/gpu_costs.h"
 #include "common/plan/plan.h"
 #include "planner/network/host_network.h"
 
@@ -12,12 +13,12 @@ namespace crossmesh {
 //
 // Each group is looked at as though it had the network to itself. Relays do one step after the
 // other: with C steps at the root, D more until the last hop's, and the busiest port at work for B
-// seconds in all, they take (C + D) x (B / C + a), where a is what any call takes. Broadcasts go
+// seconds in all, they take (C + D) x (B / C + a), where a is what a step costs. Broadcasts go
 // round a ring of n ranks, slice by slice, at the pace of its slowest port: C calls, one for each
 // step, take bytes / rate + C x (a + (n - 2) x (slice / rate + b)), where b is what a rank takes to
-// pass a slice on. Inside a host bytes take no time. a, b and the slice are assumptions.
+// pass a slice on (gpu_costs.h has both). Inside a host bytes take no time.
 //
 // Cost: linear in relays and hops.
-void ChooseBroadcasts(const HostNetwork& network, Plan::Spec& plan);
+void ChooseBroadcasts(const HostNetwork& network, const GpuCosts& costs, Plan::Spec& plan);
 
 }  // namespace crossmesh

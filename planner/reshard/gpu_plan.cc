@@ -28,7 +28,7 @@ namespace {
 struct Candidate {
   Routes routes;
   StepSizes sizes;
-  StepsPrediction run;
+  StepsPrediction steps;
 };
 
 class GpuPlanner {
@@ -40,6 +40,7 @@ class GpuPlanner {
         network_(network),
         cancelled_(cancelled),
         groups_(GroupByDevices(*request.tensors, *slicing)),
+        bound_(BoundOfGpus(groups_.demands, network)),
         copies_(CopiesInPlace(*slicing)),
         copied_(network.host_of.size()) {
     for (const LocalCopy& copy : copies_) {
@@ -47,47 +48,87 @@ class GpuPlanner {
     }
   }
 
-  absl::StatusOr<Plan> Make() && {
-    const Bound bound = BoundOfGpus(groups_.demands, network_);
-    const M2nFigures m2n = FiguresOfM2n();
-    if (is_m2n() && !m2n.refusal.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat("strategy m2n: ", m2n.refusal));
-    }
-    if (is_m2n() && request_.nic_share < 1) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "strategy m2n: expected a nic_share of 1, since NCCL M2N keeps to none, found ",
-          request_.nic_share));
-    }
+  absl::StatusOr<Plan> Make() const {
+    M2nFigures m2n = FiguresOfM2n();
+    if (request_.strategy == Strategy::kM2n) RETURN_IF_ERROR(CheckM2n(m2n));
     RETURN_IF_ERROR(CheckWanted(cancelled_));
-    ASSIGN_OR_RETURN(Candidate best,
-                     request_.strategy == Strategy::kRelay ? BestRelays() : Published());
+    if (request_.strategy != Strategy::kRelay) return PlanAsPublished(request_.strategy, m2n);
+    ASSIGN_OR_RETURN(Candidate best, BestRelays());
     RETURN_IF_ERROR(CheckWanted(cancelled_));
-    Plan::Spec spec{.tensors = request_.tensors,
-                    .slicing = slicing_,
-                    .copies = std::move(copies_),
-                    .m2n = is_m2n(),
-                    .chunk_bytes = best.sizes.chunk_bytes,
-                    .periods = best.sizes.periods,
-                    .binding = request_.binding,
-                    .shared_storage = request_.shared_storage,
-                    .figures = FiguresOf(bound, best, m2n)};
-    if (request_.nic_share < 1) spec.least_run_ns = static_cast<int64_t>(bound.seconds * 1e9);
-    spec.relays = std::move(best.routes.relays);
-    spec.hops = std::move(best.routes.hops);
-    if (request_.strategy == Strategy::kRelay && !request_.no_broadcasts) {
-      ChooseBroadcasts(network_.hosts, spec);
+    Plan::Spec spec = SpecOf(Strategy::kRelay, std::move(best), m2n);
+    if (!request_.no_broadcasts) ChooseBroadcasts(network_.hosts, network_.costs, spec);
+    if (m2n.refusal.empty()) {
+      m2n.not_chosen = WhyNotM2n(spec, m2n.seconds);
+      if (m2n.not_chosen.empty()) return PlanAsPublished(Strategy::kM2n, m2n);
+      spec.figures.m2n = std::move(m2n);
     }
     return Plan::Create(std::move(spec));
   }
 
  private:
-  bool is_m2n() const { return request_.strategy == Strategy::kM2n; }
+  absl::Status CheckM2n(const M2nFigures& m2n) const {
+    if (!m2n.refusal.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("strategy m2n: ", m2n.refusal));
+    }
+    if (request_.nic_share < 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "strategy m2n: expected a nic_share of 1, since NCCL M2N keeps to none, found ",
+          request_.nic_share));
+    }
+    return absl::OkStatus();
+  }
+
+  // Of what it can move. Empty: it is to be taken instead of these relays.
+  std::string WhyNotM2n(const Plan::Spec& relays, double m2n_seconds) const {
+    if (!request_.no_m2n.empty()) return request_.no_m2n;
+    if (request_.nic_share < 1) return "it keeps to no nic_share";
+    const bool is_faster = m2n_seconds < SecondsWithBroadcasts(relays);
+    return is_faster ? "" : "relays are predicted to take no more";
+  }
+
+  // Groups exchange nothing with others: where they have all relays, the slowest of them counts.
+  static double SecondsWithBroadcasts(const Plan::Spec& spec) {
+    std::vector<bool> broadcasts(spec.tensors->devices().size());
+    for (int32_t group = 0; group < spec.broadcast_groups.size(); ++group) {
+      for (const DeviceRank device : spec.broadcast_groups[group]) broadcasts[device] = true;
+    }
+    const bool has_all = std::ranges::all_of(
+        spec.relays, [&](const Relay& relay) { return broadcasts[relay.root]; });
+    if (!has_all || spec.relays.empty()) return spec.figures.predicted_seconds;
+    double seconds = 0;
+    for (const BroadcastFigures& group : spec.figures.broadcasts) {
+      seconds = std::max(seconds, group.broadcast_seconds);
+    }
+    return seconds;
+  }
+
+  absl::StatusOr<Plan> PlanAsPublished(Strategy strategy, const M2nFigures& m2n) const {
+    ASSIGN_OR_RETURN(Candidate routed, RoutedBy(strategy));
+    RETURN_IF_ERROR(CheckWanted(cancelled_));
+    return Plan::Create(SpecOf(strategy, std::move(routed), m2n));
+  }
+
+  Plan::Spec SpecOf(Strategy strategy, Candidate routed, const M2nFigures& m2n) const {
+    Plan::Spec spec{.tensors = request_.tensors,
+                    .slicing = slicing_,
+                    .copies = copies_,
+                    .m2n = strategy == Strategy::kM2n,
+                    .chunk_bytes = routed.sizes.chunk_bytes,
+                    .periods = routed.sizes.periods,
+                    .binding = request_.binding,
+                    .shared_storage = request_.shared_storage,
+                    .figures = FiguresOf(strategy, routed, m2n)};
+    if (request_.nic_share < 1) spec.least_run_ns = static_cast<int64_t>(bound_.seconds * 1e9);
+    spec.relays = std::move(routed.routes.relays);
+    spec.hops = std::move(routed.routes.hops);
+    return spec;
+  }
 
   Candidate Measure(Routes routes) const {
     Candidate candidate{.routes = std::move(routes)};
     AssignPlacesAndPeriods(*request_.tensors, candidate.routes);
     candidate.sizes = ChooseStepSizes(network_, candidate.routes, copied_, request_.chunk_bytes);
-    candidate.run = PredictSteps(network_, candidate.routes, copied_, candidate.sizes);
+    candidate.steps = PredictSteps(network_, candidate.routes, copied_, candidate.sizes);
     return candidate;
   }
 
@@ -101,7 +142,7 @@ class GpuPlanner {
     ASSIGN_OR_RETURN(Routes in_turns,
                      RelaysBetweenGpus(*request_.tensors, *slicing_, groups_, pieces));
     Candidate other = Measure(std::move(in_turns));
-    const bool takes_turns = other.run.seconds < best.run.seconds;
+    const bool takes_turns = other.steps.seconds < best.steps.seconds;
     if (takes_turns) best = std::move(other);
     best.routes.search =
         absl::StrCat(groups_.demands.demands.size(), " groups, ", pieces.pieces.size(), " pieces, ",
@@ -109,7 +150,7 @@ class GpuPlanner {
     return best;
   }
 
-  absl::StatusOr<Candidate> Published() const {
+  absl::StatusOr<Candidate> RoutedBy(Strategy strategy) const {
     const HostGroups by_host = GroupByHosts(*request_.tensors, *slicing_);
     const ExactBound bound = ComputeBound(by_host.demands, network_.hosts);
     const RoutingProblem problem{.tensors = *request_.tensors,
@@ -119,7 +160,7 @@ class GpuPlanner {
                                  .bound = bound,
                                  .seed = request_.seed,
                                  .cancelled = cancelled_};
-    ASSIGN_OR_RETURN(Routes routes, RouteAsPublished(request_.strategy, problem));
+    ASSIGN_OR_RETURN(Routes routes, RouteAsPublished(strategy, problem));
     return Measure(std::move(routes));
   }
 
@@ -136,33 +177,34 @@ class GpuPlanner {
     return {.seconds = PredictM2n(network_, all)};
   }
 
-  PlanFigures FiguresOf(const Bound& bound, const Candidate& plan, const M2nFigures& m2n) const {
+  PlanFigures FiguresOf(Strategy strategy, const Candidate& plan, const M2nFigures& m2n) const {
+    const bool is_m2n = strategy == Strategy::kM2n;
     const PortLoad load = ComputePortLoad(*request_.tensors, network_.hosts, plan.routes);
     const BusiestHost host = FindBusiestHost(load, network_.hosts);
-    const StepsPrediction& run = plan.run;
+    const StepsPrediction& steps = plan.steps;
     const double busiest_seconds =
-        is_m2n() ? bound.seconds : std::max(bound.seconds, run.busiest_seconds);
+        is_m2n ? bound_.seconds : std::max(bound_.seconds, steps.busiest_seconds);
     PlanFigures figures{
-        .strategy = std::string(StrategyName(request_.strategy)),
-        .bound = bound,
+        .strategy = std::string(StrategyName(strategy)),
+        .bound = bound_,
         // Rounding must not put an execution below its bound.
-        .predicted_seconds = std::max(is_m2n() ? m2n.seconds : run.seconds, busiest_seconds),
+        .predicted_seconds = std::max(is_m2n ? m2n.seconds : steps.seconds, busiest_seconds),
         .depth = load.depth,
         .network_bytes = load.network_bytes,
         .busiest_host_bytes = host.bytes,
         .busiest_host = host.name,
         .m2n = m2n};
-    figures.excess.routing_seconds = busiest_seconds - bound.seconds;
+    figures.excess.routing_seconds = busiest_seconds - bound_.seconds;
     figures.excess.fill_seconds = figures.predicted_seconds - busiest_seconds;
     const Demands hosts = DemandsBetweenHosts(groups_.demands, network_);
     for (const Demand& demand : hosts.demands) {
       figures.least_network_bytes += demand.bytes * std::ssize(hosts.receivers(demand));
     }
-    if (is_m2n()) return figures;  // there are no steps of ours
-    figures.search =
-        absl::StrCat(plan.routes.search, plan.routes.search.empty() ? "" : "; ", run.steps,
-                     " steps, ", run.messages, " messages of ",
-                     run.message_bytes / std::max<int64_t>(1, run.messages), " bytes in the mean");
+    if (is_m2n) return figures;  // there are no steps of ours
+    figures.search = absl::StrCat(plan.routes.search, plan.routes.search.empty() ? "" : "; ",
+                                  steps.steps, " steps, ", steps.messages, " messages of ",
+                                  steps.message_bytes / std::max<int64_t>(1, steps.messages),
+                                  " bytes in the mean");
     return figures;
   }
 
@@ -171,6 +213,7 @@ class GpuPlanner {
   const GpuNetwork& network_;
   const CancelCheck cancelled_;
   const HostGroups groups_;
+  const Bound bound_;
   std::vector<LocalCopy> copies_;
   std::vector<int64_t> copied_;  // bytes that a device copies to itself
 };

@@ -168,6 +168,44 @@ TEST(GpuPlanTest, M2nIsAStrategyWhosePlanIsProvenAndPredictedAsItIsForComparison
   EXPECT_GE(plan.figures().predicted_seconds, plan.figures().bound.seconds);
 }
 
+// A few rows: relays take a step to send and one to receive, M2N one group of calls.
+constexpr char kFewBytes[] = "[64, 64]: x=2 on a.0-1 [x, -] -> y=2 on b.0-1 [-, y]";
+
+TEST(GpuPlanTest, M2nGoesInsteadOfRelaysWhereItMayAndIsPredictedToBeFaster) {
+  ReshardRequest request = RequestOf(kFewBytes);
+  ASSERT_OK_AND_ASSIGN(const Plan relays, PlanReshard(request));
+  EXPECT_EQ(relays.figures().m2n->not_chosen, "strategy relay is asked for");
+  ASSERT_LT(relays.figures().m2n->seconds, relays.figures().predicted_seconds);
+  request.no_m2n.clear();
+  ASSERT_OK_AND_ASSIGN(const Plan chosen, PlanReshard(request));
+  EXPECT_OK(Prove(chosen));
+  EXPECT_TRUE(chosen.spec().m2n);
+  EXPECT_EQ(chosen.figures().strategy, "m2n");
+  EXPECT_EQ(chosen.figures().m2n->not_chosen, "");
+  EXPECT_EQ(chosen.figures().predicted_seconds, relays.figures().m2n->seconds);
+  // The same plan as where it is named.
+  request.strategy = Strategy::kM2n;
+  ASSERT_OK_AND_ASSIGN(const Plan named, PlanReshard(request));
+  EXPECT_EQ(chosen.id(), named.id());
+}
+
+TEST(GpuPlanTest, RelaysGoWhereM2nIsSlowerOrCannot) {
+  const auto figures_of = [](const std::string& tensor, double nic_share) {
+    ReshardRequest request = RequestOf(tensor);
+    request.no_m2n.clear();
+    request.nic_share = nic_share;
+    return PlanReshard(request)->figures();
+  };
+  const PlanFigures slower =
+      figures_of("[65536, 8192]: x=2 on a.0-1 [x, -] -> y=2 on b.0-1 [-, y]", 1);
+  EXPECT_EQ(slower.strategy, "relay");
+  EXPECT_EQ(slower.m2n->not_chosen, "relays are predicted to take no more");
+  EXPECT_EQ(figures_of(kFewBytes, 0.5).m2n->not_chosen, "it keeps to no nic_share");
+  const PlanFigures refused = figures_of("[8, 8]: x=2,y=2 on a.0-3 [x, y] -> z=1 on b.0 [-, -]", 1);
+  EXPECT_EQ(refused.strategy, "relay");
+  EXPECT_EQ(refused.m2n->not_chosen, "");
+}
+
 TEST(GpuPlanTest, M2nIsRefusedWithWhatItCannotMove) {
   const auto refusal_of = [](ReshardRequest request) {
     request.strategy = Strategy::kM2n;

@@ -173,7 +173,7 @@ absl::StatusOr<Plan> MakePlan(const Planning& planning, Routes routes, int64_t f
                   .shared_storage = request.shared_storage,
                   .figures = std::move(figures)};
   if (request.strategy == Strategy::kRelay && !request.no_broadcasts) {
-    ChooseBroadcasts(problem.network, spec);
+    ChooseBroadcasts(problem.network, topology.gpu_costs(), spec);
   }
   ASSIGN_OR_RETURN(Plan plan, Plan::Create(std::move(spec)));
   return Predict(std::move(plan), topology, problem.cancelled);

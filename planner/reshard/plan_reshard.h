@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include <absl/status/statusor.h>
 
@@ -26,6 +27,9 @@ struct ReshardRequest {
   double nic_share = 1;
   // Keeps strategy relay from broadcasting in groups that are predicted to be faster that way.
   bool no_broadcasts = false;
+  // Between GPUs strategy relay gives way to NCCL M2N where that is predicted to take less time,
+  // unless there is a reason not to: this one, in words. Empty: there is none.
+  std::string no_m2n = "strategy relay is asked for";
   BindingMode binding = BindingMode::kShadow;
   bool shared_storage = false;
 };

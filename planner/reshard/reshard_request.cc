@@ -32,7 +32,9 @@ absl::StatusOr<ReshardRequest> RequestWithoutTensors(const ReshardInputs& inputs
                             .binding = inputs.binding.value_or(
                                 DefaultBinding(inputs, inputs.topology.value_or(topology))),
                             .shared_storage = inputs.shared_storage};
-  if (!inputs.strategy.empty()) {
+  if (inputs.strategy.empty()) {
+    request.no_m2n = "no worker has said that its GPUs have it";
+  } else {
     ASSIGN_OR_RETURN(request.strategy, At("spec.strategy", ParseStrategy(inputs.strategy)));
   }
   return request;

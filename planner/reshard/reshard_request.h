@@ -8,7 +8,8 @@
 
 namespace crossmesh {
 
-// What the planner takes, without the tensors. `topology` is used where the inputs have none.
+// What the planner takes, without the tensors. `topology` is used where the inputs have none. Of
+// NCCL M2N only workers know whether they have it: it is not chosen by itself.
 // InvalidArgument names the field: no strategy has that name.
 absl::StatusOr<ReshardRequest> RequestWithoutTensors(const ReshardInputs& inputs,
                                                      const Topology& topology);

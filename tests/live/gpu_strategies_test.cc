@@ -20,7 +20,19 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 // What the controller knows of GPUs, and the ways that they go.
-class GpuStrategiesTest : public GpuFixture {};
+class GpuStrategiesTest : public GpuFixture {
+ protected:
+  void ExpectCommitsByM2n(uint8_t version) {
+    FillSources(version);
+    ASSERT_OK_AND_ASSIGN(const v1::Operation operation,
+                         Execute(cluster_->controller_address(), spec_));
+    ASSERT_EQ(operation.state(), v1::OPERATION_STATE_COMMITTED) << operation.ShortDebugString();
+    for (const v1::TaskReport& worker : operation.report().workers()) {
+      EXPECT_THAT(worker.gpu_libraries(), Contains(HasSubstr("libnccl_m2n.so")));
+    }
+    ExpectDestinations(version);
+  }
+};
 
 TEST_F(GpuStrategiesTest, ACalibrationTakesThePlaceOfWhatWasAssumed) {
   Start();
@@ -73,20 +85,22 @@ TEST_F(GpuStrategiesTest, NcclM2nMovesTensorsAgainAndAgain) {
   MakeCase(AcrossWorkers());
   ASSERT_OK_AND_ASSIGN(const Topology network, GpuHosts("h100x8", {"node-0", "node-1"}));
   *spec_.mutable_topology() = ToProto(network);
-  ExpectCommits(1);  // by relays, on a communicator of its own
+  spec_.set_strategy("relay");
+  ExpectCommits(1);  // on a communicator of its own
   spec_.set_strategy("m2n");
-  for (const uint8_t version : {2, 3}) {
-    FillSources(version);
-    ASSERT_OK_AND_ASSIGN(const v1::Operation operation,
-                         Execute(cluster_->controller_address(), spec_));
-    ASSERT_EQ(operation.state(), v1::OPERATION_STATE_COMMITTED) << operation.ShortDebugString();
-    for (const v1::TaskReport& worker : operation.report().workers()) {
-      EXPECT_THAT(worker.gpu_libraries(), Contains(HasSubstr("libnccl_m2n.so")));
-    }
-    ExpectDestinations(version);
-  }
-  spec_.clear_strategy();
+  for (const uint8_t version : {2, 3}) ExpectCommitsByM2n(version);
+  spec_.set_strategy("relay");
   ExpectCommits(4);
+}
+
+// So few bytes that one group of calls beats steps.
+TEST_F(GpuStrategiesTest, NcclM2nIsChosenByItselfWhereAllWorkersHaveIt) {
+  manifest_ = EvenTensors();
+  Start();
+  MakeCase(AcrossWorkers());
+  ASSERT_OK_AND_ASSIGN(const Topology network, GpuHosts("h100x8", {"node-0", "node-1"}));
+  *spec_.mutable_topology() = ToProto(network);
+  ExpectCommitsByM2n(1);
 }
 
 TEST_F(GpuStrategiesTest, WithoutNcclM2nItsStrategySaysWhy) {

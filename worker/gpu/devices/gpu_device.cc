@@ -48,6 +48,7 @@ GpuProcess::Handlers GpuDevice::ProcessHandlers() {
   return {.on_up =
               [this](const PreflightReport& preflight) {
                 incarnation_ = preflight.rank.incarnation;
+                has_m2n_ = preflight.m2n;
                 ChangeTo(State::kUp, absl::OkStatus());
               },
           .on_arena_lost = [this](ArenaId arena,

@@ -45,6 +45,8 @@ class GpuDevice {
   const absl::Status& cause() const { return cause_; }
   // Without an incarnation while it is not up.
   RankName rank() const;
+  // Whether the process that is up, or was last, can use NCCL M2N.
+  bool has_m2n() const { return has_m2n_; }
   StorageArenas& arenas() { return arenas_; }
 
   // Once.
@@ -70,6 +72,7 @@ class GpuDevice {
   State state_ = State::kStarting;
   absl::Status cause_;
   uint64_t incarnation_ = 0;  // of the process that is up, or was last
+  bool has_m2n_ = false;
   GpuProcess process_;
   StorageArenas arenas_;
 };

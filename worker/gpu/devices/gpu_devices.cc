@@ -216,7 +216,7 @@ std::vector<GpuDevices::Driver> GpuDevices::drivers() const {
 void GpuDevices::NoteDrivers() {
   std::vector<Driver> drivers;
   for (const auto& [device, gpu] : gpus_) {
-    drivers.push_back({.device = device, .rank = gpu->rank()});
+    drivers.push_back({.device = device, .rank = gpu->rank(), .has_m2n = gpu->has_m2n()});
   }
   MutexLock lock(mutex_);
   drivers_ = std::move(drivers);

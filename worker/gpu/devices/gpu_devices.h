@@ -37,7 +37,8 @@ class GpuDevices {
   // Which process drives which GPU.
   struct Driver {
     DeviceId device;
-    RankName rank;  // incarnation 0: none does
+    RankName rank;         // incarnation 0: none does
+    bool has_m2n = false;  // it can use NCCL M2N
   };
 
   // InvalidArgument when a device or a GPU is there twice. All references must outlive it.

@@ -12,6 +12,8 @@ namespace crossmesh {
 
 absl::StatusOr<std::unique_ptr<const M2nApi>> M2nApi::Load(const NcclApi& nccl,
                                                            const Options& options) {
+  if (options.library == kNone)
+    return absl::FailedPreconditionError("NCCL M2N: --m2n-library says none");
   if (nccl.version() < kNcclVersionMin) {
     return absl::FailedPreconditionError(
         absl::StrCat("NCCL M2N: expected NCCL 2.30.5 or later, found ", nccl.description()));

@@ -21,12 +21,16 @@ class M2nApi {
   // As nccl_m2n.h demands.
   static constexpr int kNcclVersionMin = NCCL_VERSION(2, 30, 5);
 
+  // Instead of a library: it is not to be used.
+  static constexpr absl::string_view kNone = "none";
+
   struct Options {
     std::string library = "libnccl_m2n.so";
   };
 
   // NotFound when there is no such library. FailedPrecondition, with what was expected and found,
-  // when it lacks a symbol, or NCCL is too old for it. `nccl` must outlive it. Starts nothing.
+  // when it lacks a symbol, NCCL is too old for it, or it is not to be used. `nccl` must outlive
+  // it. Starts nothing.
   static absl::StatusOr<std::unique_ptr<const M2nApi>> Load(const NcclApi& nccl,
                                                             const Options& options);
 

@@ -209,6 +209,7 @@ GpuLoop::Result GpuLoop::TakePreflight() const {
       crossmesh::TakePreflight(*driver_, *nccl_,
                                {.gpu = options_.gpu, .incarnation = options_.incarnation}));
   report.communicators = communicators_->MemoryByTicket();
+  report.m2n = m2n_->CheckUsable().ok();
   v1::GpuNotice::Answer answer;
   *answer.mutable_preflight()->mutable_report() = ToProto(report);
   return answer;
