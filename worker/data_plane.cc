@@ -10,6 +10,7 @@
 #include "worker/executor/executor.h"
 #include "worker/gpu/tasks/bridged_task_runner.h"
 #include "worker/gpu/tasks/gpu_task_runner.h"
+#include "worker/gpu/tasks/mixed_task_runner.h"
 #include "worker/latch.h"
 #include "worker/memory/storage_table.h"
 #include "worker/tasks/task_table.h"
@@ -129,11 +130,12 @@ absl::Status DataPlane::OpenTasks(const TaskOptions& options, WorkerDevices& dev
           .make_arena = [&devices](ByteCount bytes) { return devices.MakeBounceBuffer(bytes); }},
       BridgedTaskRunner::Options{.bounce_bytes_max = HalfOfMemory()});
   gpu_runner_ = std::make_unique<GpuTaskRunner>(ports_.data, devices.gpus(), *bridge_);
+  mixed_runner_ = std::make_unique<MixedTaskRunner>(ports_.data, *gpu_runner_, *bridge_);
   tasks_ = std::make_unique<TaskTable>(
       TaskTable::Options{.worker = worker_, .devices = devices.devices(), .link = link_},
       TaskTable::Ports{.control = ports_.control,
                        .data = ports_.data,
-                       .runner = *gpu_runner_,
+                       .runner = *mixed_runner_,
                        .storages = devices.storages(),
                        .memory = devices.memory(),
                        .clock = ports_.clock,

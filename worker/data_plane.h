@@ -17,6 +17,7 @@ class Clock;
 class EventLoop;
 class Executor;
 class GpuTaskRunner;
+class MixedTaskRunner;
 class ReplayRunner;
 class TaskTable;
 class Transport;
@@ -74,6 +75,7 @@ class DataPlane {
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Executor> executor_;  // holds messages of the transport
   std::unique_ptr<GpuTaskRunner> gpu_runner_;
+  std::unique_ptr<MixedTaskRunner> mixed_runner_;
   std::unique_ptr<Sampler> sampler_;
 };
 

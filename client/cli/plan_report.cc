@@ -103,6 +103,7 @@ std::string PlanSummaryText(const v1::PlanSummary& summary) {
       ReportLine("planned in", FormatSeconds(summary.plan_seconds()),
                  summary.cached() ? " (cached)" : ""),
       summary.search().empty() ? "" : ReportLine("search", summary.search()),
+      summary.over_gpus().empty() ? "" : ReportLine("over GPUs", "to ", summary.over_gpus()),
       BroadcastLines(summary.broadcast_groups()), summary.has_m2n() ? M2nLine(summary.m2n()) : "",
       RatesNote(summary));
 }

@@ -2,6 +2,7 @@
 #include "common/plan/worker_part.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -125,6 +126,7 @@ class PartCutter {
     for (WorkerPart::Spec& spec : specs_) {
       spec = {.plan = plan.id(),
               .tensors = plan.spec().tensors,
+              .over_gpus = plan.spec().over_gpus,
               .m2n = plan.spec().m2n,
               .chunk_bytes = plan.chunk_bytes(),
               .periods = plan.periods(),
@@ -234,6 +236,27 @@ class PartCutter {
   std::vector<WorkerPart::Spec> specs_;
 };
 
+// What every part of a part has as the whole has it.
+WorkerPart::Spec SettingsOf(const WorkerPart::Spec& whole) {
+  return {.plan = whole.plan,
+          .tensors = whole.tensors,
+          .over_gpus = whole.over_gpus,
+          .medium = whole.medium,
+          .m2n = whole.m2n,
+          .chunk_bytes = whole.chunk_bytes,
+          .periods = whole.periods,
+          .least_run_ns = whole.least_run_ns,
+          .binding = whole.binding,
+          .shared_storage = whole.shared_storage};
+}
+
+// Of a part of `whole`, whose classes it still names.
+void NumberClassesOf(const WorkerPart::Spec& whole, WorkerPart::Spec& spec) {
+  Renumbering classes(whole.class_sets.size());
+  Renumbering sets(whole.device_sets.size());
+  NumberClasses(PartClasses{whole}, classes, sets, spec);
+}
+
 // Appends to a part the relay of a larger one, with the hops that touch its devices, if any do.
 void AddRelay(const WorkerPart::Spec& from, const WorkerPart::PartRelay& relay,
               WorkerPart::Spec& to) {
@@ -267,28 +290,37 @@ absl::StatusOr<WorkerPart> CutPart(const WorkerPart& part, std::vector<DeviceRan
         absl::StrCat("a part of a worker's part: expected some of the worker's ",
                      whole.devices.size(), " devices, found rank ", device));
   }
-  WorkerPart::Spec spec{.plan = whole.plan,
-                        .tensors = whole.tensors,
-                        .devices = std::move(devices),
-                        .m2n = whole.m2n,
-                        .chunk_bytes = whole.chunk_bytes,
-                        .periods = whole.periods,
-                        .least_run_ns = whole.least_run_ns,
-                        .binding = whole.binding,
-                        .shared_storage = whole.shared_storage};
+  WorkerPart::Spec spec = SettingsOf(whole);
+  spec.devices = std::move(devices);
   for (const WorkerPart::PartRelay& relay : whole.relays) AddRelay(whole, relay, spec);
   for (const WorkerPart::PartCopy& copy : whole.copies) {
     if (std::ranges::binary_search(spec.devices, copy.device)) spec.copies.push_back(copy);
   }
-  Renumbering classes(whole.class_sets.size());
-  Renumbering sets(whole.device_sets.size());
-  NumberClasses(PartClasses{whole}, classes, sets, spec);
+  NumberClassesOf(whole, spec);
   for (const int32_t set : whole.broadcast_groups) {
     const std::span<const DeviceRank> group = whole.device_sets[set];
     const bool is_touched = std::ranges::any_of(
         spec.devices, [&](DeviceRank d) { return std::ranges::binary_search(group, d); });
     if (is_touched) AddBroadcastGroup(group, spec);
   }
+  return WorkerPart::Create(std::move(spec));
+}
+
+absl::StatusOr<WorkerPart> CutByMedium(const WorkerPart& part, Medium medium) {
+  const WorkerPart::Spec& whole = part.spec();
+  WorkerPart::Spec spec = SettingsOf(whole);
+  spec.devices = whole.devices;
+  spec.medium = medium;
+  const auto is_served = [&](DeviceRank device) {
+    return part.IsOverGpus(device) == (medium == Medium::kGpus);
+  };
+  for (const WorkerPart::PartRelay& relay : whole.relays) {
+    // All of its receivers are served by one medium.
+    if (is_served(whole.hops[relay.first_hop].to)) AddRelay(whole, relay, spec);
+  }
+  std::ranges::copy_if(whole.copies, std::back_inserter(spec.copies),
+                       [&](const WorkerPart::PartCopy& copy) { return is_served(copy.device); });
+  NumberClassesOf(whole, spec);
   return WorkerPart::Create(std::move(spec));
 }
 

@@ -7,12 +7,13 @@
 namespace crossmesh {
 
 DeliveryLedger::DeliveryLedger(const TensorTable& tensors, const Slicing& slicing,
-                               std::span<const DeviceRank> devices)
+                               std::optional<std::span<const DeviceRank>> devices)
     : tensors_(tensors),
       slicing_(slicing),
-      in_scope_(tensors.devices().size(), devices.empty()),
+      in_scope_(tensors.devices().size(), !devices.has_value()),
       accounts_(tensors.devices().size()) {
-  for (const DeviceRank device : devices) in_scope_[device] = true;
+  if (!devices.has_value()) return;
+  for (const DeviceRank device : *devices) in_scope_[device] = true;
 }
 
 void DeliveryLedger::Open(ClassIndex slice_class) {

@@ -4,6 +4,7 @@
 #include "common/plan/tensor_table.h"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,10 +18,10 @@ namespace crossmesh {
 // does not need it; all errors are Internal. Thread-compatible.
 class DeliveryLedger {
  public:
-  // Counts what `devices` miss, or all of them when there are none; that no device gets what it
-  // does not need is checked for all.
+  // Counts what `devices` miss, or all of them without a list; that no device gets what it does not
+  // need is checked for all.
   DeliveryLedger(const TensorTable& tensors, const Slicing& slicing,
-                 std::span<const DeviceRank> devices = {});
+                 std::optional<std::span<const DeviceRank>> devices = std::nullopt);
 
   // Each class once, from Open to Close. Cost: linear in its receivers.
   void Open(ClassIndex slice_class);

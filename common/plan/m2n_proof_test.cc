@@ -2,6 +2,7 @@
 
 #include "common/base/check.h"
 #include "common/plan/proof.h"
+#include "common/plan/testing/proven_parts.h"
 #include "common/plan/testing/tables.h"
 #include "common/testing/status_matchers.h"
 
@@ -34,26 +35,12 @@ Plan::Spec SpecOf(const std::string& tensor) {
 
 constexpr char kReplicas[] = "[8, 4]: r=2 on a.0-1 [-, -] -> r=2 on b.0-1 [-, -]";
 
-Plan PlanOf(Plan::Spec spec) {
-  auto plan = Plan::Create(std::move(spec));
-  CHECK_OK(plan);
-  return *std::move(plan);
-}
-
 std::vector<WorkerPart> PartsOf(const Plan& plan) {
-  auto parts = CutParts(plan, {{{"a", 0}}, {{"a", 1}}, {{"b", 0}, {"b", 1}}});
-  CHECK_OK(parts);
-  return *std::move(parts);
-}
-
-absl::Status ProofOf(const WorkerPart& part) {
-  auto slicing = Slicing::Create(part.tensors());
-  CHECK_OK(slicing);
-  return ProvePart(part, *slicing);
+  return MakeParts(plan, {{{"a", 0}}, {{"a", 1}}, {{"b", 0}, {"b", 1}}});
 }
 
 TEST(M2nProofTest, APlanAndItsPartsAreProvenAndSayIt) {
-  const Plan plan = PlanOf(SpecOf(kReplicas));
+  const Plan plan = MakePlan(SpecOf(kReplicas));
   EXPECT_OK(Prove(plan));
   EXPECT_THAT(ToText(plan), HasSubstr(", by NCCL M2N\n"));
   for (const WorkerPart& part : PartsOf(plan)) {
@@ -67,7 +54,7 @@ TEST(M2nProofTest, APlanAndItsPartsAreProvenAndSayIt) {
 TEST(M2nProofTest, IdsDifferFromThoseOfTheSameRelaysWithoutIt) {
   Plan::Spec without = SpecOf(kReplicas);
   without.m2n = false;
-  const Plan plan = PlanOf(SpecOf(kReplicas)), other = PlanOf(std::move(without));
+  const Plan plan = MakePlan(SpecOf(kReplicas)), other = MakePlan(std::move(without));
   EXPECT_NE(plan.id(), other.id());
   EXPECT_NE(PartsOf(plan)[0].digest(), PartsOf(other)[0].digest());
 }
@@ -75,7 +62,7 @@ TEST(M2nProofTest, IdsDifferFromThoseOfTheSameRelaysWithoutIt) {
 TEST(M2nProofTest, ARelayThatIsPassedOnIsFound) {
   Plan::Spec spec = SpecOf(kReplicas);
   spec.hops = {{.from = 0, .to = 2}, {.from = 2, .to = 3, .period = 1}};
-  const Plan plan = PlanOf(spec);
+  const Plan plan = MakePlan(spec);
   const auto passed_on =
       StatusIs(absl::StatusCode::kInternal,
                HasSubstr("relay 0 of a plan for NCCL M2N: expected hops from its root, a.0, found "
@@ -83,7 +70,7 @@ TEST(M2nProofTest, ARelayThatIsPassedOnIsFound) {
   EXPECT_THAT(Prove(plan), passed_on);
   EXPECT_THAT(ProofOf(PartsOf(plan)[2]), passed_on);
   spec.m2n = false;
-  EXPECT_OK(Prove(PlanOf(spec)));
+  EXPECT_OK(Prove(MakePlan(spec)));
 }
 
 TEST(M2nProofTest, ATensorThatItCannotMoveIsFound) {
@@ -93,8 +80,8 @@ TEST(M2nProofTest, ATensorThatItCannotMoveIsFound) {
       {.slice_class = 1, .root = 0, .begin = 0, .end = 12, .first_hop = 1, .hop_count = 1}};
   const auto refused =
       StatusIs(absl::StatusCode::kInternal, HasSubstr("by NCCL M2N: destination: expected"));
-  EXPECT_THAT(ProveM2n(PlanOf(uneven)), refused);
-  EXPECT_THAT(ProveM2n(PartsOf(PlanOf(uneven))[0]), refused);
+  EXPECT_THAT(ProveM2n(MakePlan(uneven)), refused);
+  EXPECT_THAT(ProveM2n(PartsOf(MakePlan(uneven))[0]), refused);
 }
 
 }  // namespace

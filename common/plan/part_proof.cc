@@ -3,17 +3,28 @@
 #include "common/plan/delivery_ledger.h"
 #include "common/plan/element_boundaries.h"
 #include "common/plan/m2n_proof.h"
+#include "common/plan/media.h"
 #include "common/plan/slicing_proof.h"
 #include "common/plan/worker_part.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
 namespace {
+
+// What comes to the others is in the other half of the part.
+std::vector<DeviceRank> DevicesServed(const WorkerPart& part) {
+  std::vector<DeviceRank> served;
+  std::ranges::copy_if(part.spec().devices, std::back_inserter(served),
+                       [&](DeviceRank device) { return part.Serves(device); });
+  return served;
+}
 
 class PartProver {
  public:
@@ -22,7 +33,7 @@ class PartProver {
         spec_(part.spec()),
         slicing_(slicing),
         boundaries_(part.tensors(), slicing),
-        ledger_(part.tensors(), slicing, spec_.devices),
+        ledger_(part.tensors(), slicing, DevicesServed(part)),
         reached_by_(part.tensors().devices().size(), -1) {}
 
   absl::Status Prove() {
@@ -164,6 +175,7 @@ absl::Status ProvePart(const WorkerPart& part, const Slicing& slicing) {
   }
   RETURN_IF_ERROR(PartProver(part, slicing).Prove());
   RETURN_IF_ERROR(ProveBroadcastGroups(part));
+  RETURN_IF_ERROR(ProveMedia(part));
   return ProveM2n(part);
 }
 

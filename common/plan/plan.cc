@@ -30,6 +30,7 @@ absl::StatusOr<Plan> Plan::Create(Spec spec) {
   RETURN_IF_ERROR(plan.CheckRelays());
   RETURN_IF_ERROR(plan.CheckCopies());
   RETURN_IF_ERROR(plan.CheckBroadcastGroups());
+  RETURN_IF_ERROR(plan.CheckOverGpus());
   plan.id_ = plan.ComputeId();
   return plan;
 }
@@ -135,6 +136,17 @@ absl::Status Plan::CheckBroadcastGroups() const {
   return absl::OkStatus();
 }
 
+absl::Status Plan::CheckOverGpus() const {
+  DeviceRank last = -1;
+  for (const DeviceRank device : spec_.over_gpus) {
+    if (device <= last || !IsIndexOf(device, tensors().devices().size())) {
+      return BadPlan("receivers over GPUs", "ascending devices of the plan", device);
+    }
+    last = device;
+  }
+  return absl::OkStatus();
+}
+
 // The classes follow from the tensors, so their numbers stand for them.
 Digest Plan::ComputeId() const {
   DigestBuilder builder;
@@ -155,8 +167,12 @@ Digest Plan::ComputeId() const {
     builder.AddInt(static_cast<int64_t>(spec_.broadcast_groups[i].size()));
     for (const DeviceRank device : spec_.broadcast_groups[i]) builder.AddInt(device);
   }
-  // So that all other plans keep the id that they had before there was M2N.
+  // So that all other plans keep the id that they had before there were these.
   if (spec_.m2n) builder.AddText("m2n");
+  if (!spec_.over_gpus.empty()) {
+    builder.AddText("over gpus");
+    builder.AddBytes(std::as_bytes(std::span(spec_.over_gpus)));
+  }
   return builder.Finish();
 }
 

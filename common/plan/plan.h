@@ -163,6 +163,9 @@ class Plan {
     // GPUs have NCCL M2N move all tensors (m2n_transfer.h). A relay then says who tells its
     // receivers the hashes of its bytes.
     bool m2n = false;
+    // Of a plan that joins GPUs and host memory, the devices, ascending, that receive and copy over
+    // a communicator of GPUs (media.h). All others do by way of host memory.
+    std::vector<DeviceRank> over_gpus = {};
     int64_t chunk_bytes = kChunkBytesDefault;  // the most of a chunk; a multiple of kLeafBytes
     // Chunks of what is due from 0 to the end of the execution: the more, the sooner it is
     // forwarded. What is due a part of the time has as many fewer. 0: as few as chunk_bytes allows.
@@ -205,6 +208,7 @@ class Plan {
   absl::Status CheckRelays() const;
   absl::Status CheckCopies() const;
   absl::Status CheckBroadcastGroups() const;
+  absl::Status CheckOverGpus() const;
   Digest ComputeId() const;
 
   Spec spec_;

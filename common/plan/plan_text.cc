@@ -103,6 +103,12 @@ void AppendBroadcastGroups(const Plan& plan, std::string& out) {
     absl::StrAppend(&out, "  and ", groups.size() - kGroupsListedMax, " more\n");
 }
 
+void AppendOverGpus(const Plan& plan, std::string& out) {
+  const std::vector<DeviceRank>& devices = plan.spec().over_gpus;
+  if (devices.empty()) return;
+  absl::StrAppend(&out, "received over GPUs by ", DeviceNames(plan.tensors(), devices), "\n");
+}
+
 // If they are GPUs.
 void AppendBroadcasts(const std::vector<BroadcastFigures>& broadcasts, std::string& out) {
   for (size_t i = 0; i < std::min<size_t>(broadcasts.size(), kGroupsListedMax); ++i) {
@@ -167,6 +173,7 @@ std::string ToText(const Plan& plan, int64_t relays_max) {
   AppendRelays(plan, relays_max, out);
   AppendCopies(plan, relays_max, out);
   AppendBroadcastGroups(plan, out);
+  AppendOverGpus(plan, out);
   AppendFigures(plan.figures(), out);
   return out;
 }

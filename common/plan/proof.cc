@@ -6,6 +6,7 @@
 #include "common/plan/delivery_ledger.h"
 #include "common/plan/element_boundaries.h"
 #include "common/plan/m2n_proof.h"
+#include "common/plan/media.h"
 #include "common/plan/slicing_proof.h"
 
 #include <algorithm>
@@ -289,6 +290,7 @@ absl::StatusOr<Proof> Prove(const Plan& plan, const ProofLimits& limits) {
   RETURN_IF_ERROR(ChannelProver(plan, channels).Prove());
   RETURN_IF_ERROR(ProveBroadcastGroups(plan));
   RETURN_IF_ERROR(ProveM2n(plan));
+  RETURN_IF_ERROR(ProveMedia(plan));
 
   Proof proof{.classes = static_cast<int64_t>(plan.slicing().classes().size()),
               .relays = static_cast<int64_t>(plan.relays().size()),

@@ -43,7 +43,8 @@ struct Proof {
 //  6. under kInPlace with shared storage nothing is overwritten before it is read: a device that is
 //     on both sides keeps each tile where it is,
 //  7. live bytes per device stay within the limits,
-//  8. broadcast groups are such (broadcast_groups.h), and M2N can be asked (m2n_proof.h).
+//  8. broadcast groups are such (broadcast_groups.h), M2N can be asked (m2n_proof.h), and each
+//     device is served by one medium (media.h).
 // FailedPrecondition for 6 and ResourceExhausted for 7, Internal for the others; the message names
 // relay, class, device and byte range. Cost: linear in cells, relays and hops.
 absl::StatusOr<Proof> Prove(const Plan& plan, const ProofLimits& limits = {});

@@ -314,6 +314,31 @@ absl::StatusOr<Slicing> Slicing::Create(const TensorTable& tensors, const Scope&
   return slicing;
 }
 
+Slicing Slicing::WithOnly(absl::FunctionRef<bool(DeviceRank)> holds,
+                          absl::FunctionRef<bool(DeviceRank)> receives) const {
+  IdSets sets;
+  std::vector<DeviceRank> kept;
+  const auto filter = [&](absl::FunctionRef<bool(DeviceRank)> is_kept) {
+    std::vector<int32_t> filtered(sets_.size());
+    for (int32_t set = 0; set < sets_.size(); ++set) {
+      kept.clear();
+      std::ranges::copy_if(sets_[set], std::back_inserter(kept), is_kept);
+      filtered[set] = sets.Intern(kept);
+    }
+    return filtered;
+  };
+  const std::vector<int32_t> holders = filter(holds);
+  const std::vector<int32_t> receivers = filter(receives);
+  Slicing some(std::move(sets), ClassTable(0, 0, 0));
+  some.classes_ = classes_;
+  for (SliceClass& slice_class : some.classes_) {
+    slice_class.holders = holders[slice_class.holders];
+    slice_class.receivers = receivers[slice_class.receivers];
+  }
+  some.grids_ = grids_;
+  return some;
+}
+
 ClassIndex Slicing::Find(std::span<const DeviceRank> holders, std::span<const DeviceRank> receivers,
                          ConversionIndex conversion) const {
   const std::optional<int32_t> holder_set = sets_.Find(holders);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <absl/functional/function_ref.h>
 #include <absl/status/statusor.h>
 
 namespace crossmesh {
@@ -86,6 +87,12 @@ class Slicing {
   // The class with exactly these sets (ascending) and this conversion, or kNoClass.
   ClassIndex Find(std::span<const DeviceRank> holders, std::span<const DeviceRank> receivers,
                   ConversionIndex conversion = kNoConversion) const;
+
+  // The same classes, by the same numbers, with only some of their holders and receivers; maybe
+  // with none. For routes of a part of what a plan has to move: Find finds none of them. Cost: that
+  // of a copy.
+  Slicing WithOnly(absl::FunctionRef<bool(DeviceRank)> holds,
+                   absl::FunctionRef<bool(DeviceRank)> receives) const;
 
   const GroupGrid& grid(int32_t group) const { return grids_[group]; }
   int32_t grids() const { return static_cast<int32_t>(grids_.size()); }

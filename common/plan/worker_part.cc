@@ -55,6 +55,7 @@ absl::StatusOr<WorkerPart> WorkerPart::Create(Spec spec) {
   RETURN_IF_ERROR(part.CheckRelays());
   RETURN_IF_ERROR(part.CheckCopies());
   RETURN_IF_ERROR(part.CheckBroadcastGroups());
+  RETURN_IF_ERROR(part.CheckOverGpus());
   part.digest_ = part.ComputeDigest();
   return part;
 }
@@ -164,6 +165,13 @@ absl::Status WorkerPart::CheckBroadcastGroups() const {
   return absl::OkStatus();
 }
 
+absl::Status WorkerPart::CheckOverGpus() const {
+  RETURN_IF_ERROR(CheckSet("receivers over GPUs", spec_.over_gpus, tensors()));
+  if (spec_.medium == Medium::kAny || !spec_.over_gpus.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "worker's part, medium: expected none where no device receives over GPUs, found one");
+}
+
 Digest WorkerPart::ComputeDigest() const {
   DigestBuilder builder;
   builder.AddText("crossmesh part 3");
@@ -198,7 +206,20 @@ Digest WorkerPart::ComputeDigest() const {
   for (const int32_t set : spec_.broadcast_groups) builder.AddInt(set);
   // As in the plan's id.
   if (spec_.m2n) builder.AddText("m2n");
+  if (!spec_.over_gpus.empty()) {
+    builder.AddText("over gpus");
+    builder.AddBytes(std::as_bytes(std::span(spec_.over_gpus)));
+    builder.AddInt(static_cast<int64_t>(spec_.medium));
+  }
   return builder.Finish();
+}
+
+bool WorkerPart::IsOverGpus(DeviceRank device) const {
+  return std::ranges::binary_search(spec_.over_gpus, device);
+}
+
+bool WorkerPart::Serves(DeviceRank device) const {
+  return spec_.medium == Medium::kAny || (spec_.medium == Medium::kGpus) == IsOverGpus(device);
 }
 
 std::span<const DeviceRank> WorkerPart::holders(int32_t class_sets) const {

@@ -16,6 +16,10 @@
 
 namespace crossmesh {
 
+// How bytes come to a device: by way of host memory, or over a communicator of GPUs. Numbered as in
+// the API.
+enum class Medium : uint8_t { kAny = 0, kHost = 1, kGpus = 2 };
+
 // What one worker needs of a plan: the tensors, and the relays that touch its devices. Cut by the
 // controller, travels once, named by digest. Small: classes and hops, never boxes. Immutable.
 class WorkerPart {
@@ -60,6 +64,10 @@ class WorkerPart {
     std::vector<PartCopy> copies;
     // Those of the plan that this worker's devices are in, as indices into device_sets.
     std::vector<int32_t> broadcast_groups;
+    std::vector<DeviceRank> over_gpus = {};  // of the whole plan
+    // Of a half of a part (CutByMedium): it has the relays and copies to devices that this medium
+    // serves.
+    Medium medium = Medium::kAny;
     bool m2n = false;  // this and the next three as in the plan
     int64_t chunk_bytes = Plan::kChunkBytesDefault;
     int32_t periods = 0;
@@ -78,6 +86,9 @@ class WorkerPart {
   bool moves_bytes() const {
     return !spec_.relays.empty() || !spec_.copies.empty() || (spec_.m2n && !spec_.devices.empty());
   }
+  bool IsOverGpus(DeviceRank device) const;
+  // Whether what the device needs comes by relays and copies of this part, or half of one.
+  bool Serves(DeviceRank device) const;
   // Of entry `class_sets` of the spec; ascending.
   std::span<const DeviceRank> holders(int32_t class_sets) const;
   std::span<const DeviceRank> receivers(int32_t class_sets) const;
@@ -94,6 +105,7 @@ class WorkerPart {
   absl::Status CheckRelays() const;
   absl::Status CheckCopies() const;
   absl::Status CheckBroadcastGroups() const;
+  absl::Status CheckOverGpus() const;
   Digest ComputeDigest() const;
 
   Spec spec_;
@@ -109,6 +121,11 @@ absl::StatusOr<std::vector<WorkerPart>> CutParts(
 // The part of some of a part's devices, ascending: what CutParts would make for a worker that owns
 // just these. InvalidArgument when the part lacks one of them. Cost: linear in the part.
 absl::StatusOr<WorkerPart> CutPart(const WorkerPart& part, std::vector<DeviceRank> devices);
+
+// Half of a part of a plan that joins GPUs and host memory: the relays and copies to those of its
+// devices that `medium`, which is not kAny, serves; they keep their numbers, and a channel is all
+// in one half. Of a part that was proven. Cost: linear in the part.
+absl::StatusOr<WorkerPart> CutByMedium(const WorkerPart& part, Medium medium);
 
 // What a worker proves of its part before the first byte: the classes are those of the layouts, its
 // receivers get every byte exactly once, no hop leaves from a device that cannot have the bytes,

@@ -53,6 +53,14 @@ void SetProof(const Proof& proof, v1::PlanSummary& proto) {
   proto.set_peak_device(proof.peak_device);
 }
 
+std::string OverGpusText(const Plan& plan) {
+  std::vector<DeviceId> devices;
+  for (const DeviceRank device : plan.spec().over_gpus) {
+    devices.push_back(plan.tensors().devices()[device]);
+  }
+  return DevicesToString(devices);
+}
+
 }  // namespace
 
 v1::M2nFigures ToProto(const M2nFigures& m2n) {
@@ -110,6 +118,7 @@ v1::PlanSummary SummaryOf(const Plan& plan, const Proof& proof, const Planning& 
   proto.set_chunk_bytes(plan.chunk_bytes());
   proto.set_periods(plan.periods());
   const TensorTable& tensors = plan.tensors();
+  proto.set_over_gpus(OverGpusText(plan));
   proto.set_tensors(
       std::ranges::count_if(tensors.group_of_tensor(), [](int32_t group) { return group >= 0; }));
   proto.set_groups(static_cast<int64_t>(tensors.groups().size()));

@@ -305,6 +305,8 @@ v1::WorkerPart ToProto(const WorkerPart& part) {
   AddClasses(spec, proto);
   AddRelays(spec, proto);
   proto.mutable_broadcast_groups()->Add(spec.broadcast_groups.begin(), spec.broadcast_groups.end());
+  proto.mutable_over_gpus()->Add(spec.over_gpus.begin(), spec.over_gpus.end());
+  proto.set_medium(static_cast<v1::WorkerPart::Medium>(spec.medium));
   proto.set_m2n(spec.m2n);
   proto.set_chunk_bytes(spec.chunk_bytes);
   proto.set_periods(spec.periods);
@@ -323,6 +325,13 @@ absl::StatusOr<WorkerPart> FromProto(const v1::WorkerPart& proto) {
   RETURN_IF_ERROR(ReadRelays(proto, spec));
   RETURN_IF_ERROR(ReadHopsAndCopies(proto, spec));
   spec.broadcast_groups.assign(proto.broadcast_groups().begin(), proto.broadcast_groups().end());
+  spec.over_gpus.assign(proto.over_gpus().begin(), proto.over_gpus().end());
+  if (!v1::WorkerPart::Medium_IsValid(proto.medium())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("worker's part, medium: expected one that is known, found ",
+                     static_cast<int>(proto.medium())));
+  }
+  spec.medium = static_cast<Medium>(proto.medium());
   spec.m2n = proto.m2n();
   spec.chunk_bytes = proto.chunk_bytes();
   spec.periods = proto.periods();

@@ -29,6 +29,9 @@ Plan MakePlan(RandomSource& random) {
   Plan::Spec spec =
       RandomPlan(random, tensors, std::make_shared<const Slicing>(*std::move(slicing)));
   spec.m2n = random.OneIn(4);
+  for (DeviceRank device = 0; device < std::ssize(tensors->devices()); ++device) {
+    if (!spec.m2n && random.OneIn(3)) spec.over_gpus.push_back(device);
+  }
   absl::StatusOr<Plan> plan = Plan::Create(std::move(spec));
   CHECK_OK(plan);
   return *std::move(plan);
@@ -63,9 +66,26 @@ TEST_P(WorkerPartCodecTest, PartsSurviveBothWays) {
     ASSERT_OK_AND_ASSIGN(const WorkerPart read, FromProto(proto));
     EXPECT_EQ(read.digest(), part.digest());
     EXPECT_EQ(read.spec().m2n, part.spec().m2n);
+    EXPECT_EQ(read.spec().over_gpus, part.spec().over_gpus);
     EXPECT_EQ(read.spec().tensors->spec().group_of_tensor,
               part.spec().tensors->spec().group_of_tensor);
     EXPECT_EQ(ToProto(read).SerializeAsString(), bytes);
+  }
+}
+
+TEST_P(WorkerPartCodecTest, HalvesSurviveBothWays) {
+  for (const WorkerPart& part : MakeParts(random_)) {
+    if (part.spec().over_gpus.empty()) continue;
+    for (const Medium medium : {Medium::kHost, Medium::kGpus}) {
+      ASSERT_OK_AND_ASSIGN(const WorkerPart half, CutByMedium(part, medium));
+      ASSERT_OK_AND_ASSIGN(const WorkerPart read, FromProto(ToProto(half)));
+      EXPECT_EQ(read.digest(), half.digest());
+      EXPECT_EQ(read.spec().medium, medium);
+    }
+    v1::WorkerPart proto = ToProto(part);
+    proto.set_medium(static_cast<v1::WorkerPart::Medium>(7));
+    EXPECT_THAT(FromProto(proto).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("medium")));
   }
 }
 

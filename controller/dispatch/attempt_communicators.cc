@@ -44,15 +44,16 @@ std::vector<int32_t> GroupsOf(const Plan& plan) {
 }
 
 // Those for a plan whose devices belong to `workers`: one for each broadcast group, and one for all
-// others that move bytes. Ranks are in the order of the devices' names, so that plans of the same
-// GPUs share communicators whatever they move. Empty when host memory moves bytes as well, or
-// alone: then they go through host memory everywhere; FailedPrecondition where the plan is M2N's,
-// whose one communicator is of all devices, in the plan's order. Unavailable when no process drives
-// one of the GPUs now.
+// others that move bytes, or that do so over GPUs where the plan has host memory as well. Ranks are
+// in the order of the devices' names, so that plans of the same GPUs share communicators whatever
+// they move. Empty when one of them is no GPU at its worker: then all bytes go through host memory
+// everywhere; FailedPrecondition where the plan is M2N's, whose one communicator is of all devices,
+// in the plan's order. Unavailable when no process drives one of the GPUs now.
 absl::StatusOr<TaskCommunicators> FindCommunicators(const PlannedReshard& planned,
                                                     std::span<const WorkerRecord> workers,
                                                     uint64_t epoch) {
   const std::map<DeviceId, const GpuRecord*> gpus = GpusOf(workers);
+  const std::vector<DeviceRank>& over_gpus = planned.gpu_devices();
   std::vector<Member> members;
   for (const DeviceRank rank : planned.moving_devices()) {
     const DeviceId& device = planned.tensors().devices()[rank];
@@ -62,15 +63,15 @@ absl::StatusOr<TaskCommunicators> FindCommunicators(const PlannedReshard& planne
       return absl::UnavailableError(absl::StrCat(
           "device ", ToString(device), ": no process drives ", gpu->second->process.gpu, " now"));
     }
+    if (!std::ranges::binary_search(over_gpus, rank)) continue;
     members.push_back({.device = device, .rank = rank, .process = gpu->second->process});
   }
   const bool is_m2n = planned.plan().spec().m2n;
-  if (members.size() < planned.moving_devices().size()) {
+  if (members.size() < over_gpus.size()) {
     if (!is_m2n) return TaskCommunicators();
     return absl::FailedPreconditionError(absl::StrCat(
-        "strategy m2n: expected GPUs alone, found that ",
-        planned.moving_devices().size() - members.size(), " of ", planned.moving_devices().size(),
-        " devices are in host memory at their workers"));
+        "strategy m2n: expected GPUs alone, found that ", over_gpus.size() - members.size(), " of ",
+        over_gpus.size(), " devices are in host memory at their workers"));
   }
   // M2N numbers devices as the plan does.
   if (!is_m2n) std::ranges::sort(members, {}, &Member::device);

@@ -1,5 +1,6 @@
 // Operations between GPUs: their tasks run over a communicator, which comes before them.
 
+#include "common/mesh/gpu_host.h"
 #include "common/wire/communicator_codec.h"
 #include "controller/dispatch/attempt_communicators.h"
 #include "controller/dispatch/testing/running_operation_fixture.h"
@@ -16,6 +17,7 @@ namespace crossmesh {
 namespace {
 
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -184,6 +186,41 @@ TEST_F(GpuOperationTest, OperationsBetweenGpusAndHostMemoryNeedNone) {
   }
   FinishAll("op-1");
   EXPECT_THAT(communicator_gateway_.heard, IsEmpty());
+}
+
+// As the network describes them: a and b hold halves, c and d get all of them, and d is host memory.
+class MixedOperationTest : public GpuOperationTest {
+ protected:
+  OperationRequest MixedRequest(const std::string& id) {
+    OperationRequest request = Request(id);
+    request.plan = [this](auto done) {
+      std::vector<Host> hosts = {*GpuHost("h100x8", "a"), *GpuHost("h100x8", "b"),
+                                 *GpuHost("h100x8", "c")};
+      done(PlannedReshard::Create(
+          {.tensors = tensors_, .topology = *Topology::Create(std::move(hosts), {})}, {}, clock_));
+    };
+    return request;
+  }
+};
+
+TEST_F(MixedOperationTest, WhatGpusReceiveFromGpusGoesOverTheirCommunicator) {
+  Join("d");
+  Start(MixedRequest("op-1"));
+  for (const std::string& host : Hosts()) {
+    const TaskCommunicators communicators = CommunicatorsOf(host);
+    ASSERT_THAT(communicators, SizeIs(1)) << host;
+    EXPECT_EQ(communicators[0].key.ToString(), "relay@7[GPU-a#1,GPU-b#1,GPU-c#1]");
+    EXPECT_THAT(communicators[0].devices, ElementsAre(0, 1, 2));
+  }
+  FinishAll("op-1");
+}
+
+TEST_F(MixedOperationTest, WhereADescribedGpuIsNoneAllGoesByHostMemory) {
+  Join("b");
+  Join("d");
+  Start(MixedRequest("op-1"));
+  for (const std::string& host : Hosts()) EXPECT_THAT(CommunicatorsOf(host), IsEmpty()) << host;
+  FinishAll("op-1");
 }
 
 TEST_F(GpuOperationTest, OperationsBetweenGpusAndHostMemoryWaitForProcessesAsWell) {

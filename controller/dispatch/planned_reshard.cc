@@ -6,6 +6,7 @@
 #include "common/plan/plan_memory.h"
 #include "controller/dispatch/planning_queue.h"
 
+#include <algorithm>
 #include <iterator>
 
 namespace crossmesh {
@@ -53,13 +54,30 @@ void PlannedReshard::DescribeReplicas() {
 }
 
 void PlannedReshard::FindMovingDevices() {
+  const std::vector<DeviceRank>& over_gpus = plan_.spec().over_gpus;
+  // Of a plan without a half over GPUs, all may be GPUs.
+  const auto is_received_so = [&](DeviceRank device) {
+    return over_gpus.empty() || std::ranges::binary_search(over_gpus, device);
+  };
   std::vector<bool> moves(tensors().devices().size());
-  for (const Hop& hop : plan_.hops()) moves[hop.from] = moves[hop.to] = true;
-  for (const LocalCopy& copy : plan_.copies()) moves[copy.device] = true;
+  std::vector<bool> moves_over_gpus(moves.size());
+  const auto note = [&](DeviceRank device, DeviceRank receiver) {
+    moves[device] = true;
+    if (is_received_so(receiver)) moves_over_gpus[device] = true;
+  };
+  for (const Hop& hop : plan_.hops()) {
+    note(hop.from, hop.to);
+    note(hop.to, hop.to);
+  }
+  for (const LocalCopy& copy : plan_.copies()) note(copy.device, copy.device);
   // All must make its calls, also those whose bytes it takes from others that have the same.
-  if (plan_.spec().m2n) moves.assign(moves.size(), true);
+  if (plan_.spec().m2n) {
+    moves.assign(moves.size(), true);
+    moves_over_gpus = moves;
+  }
   for (DeviceRank rank = 0; rank < static_cast<DeviceRank>(moves.size()); ++rank) {
     if (moves[rank]) moving_devices_.push_back(rank);
+    if (moves_over_gpus[rank]) gpu_devices_.push_back(rank);
   }
 }
 
@@ -90,7 +108,8 @@ absl::StatusOr<std::shared_ptr<const PlannedReshard::Parts>> PlannedReshard::Cut
 
 int64_t PlannedReshard::OwnHeapBytes() const {
   int64_t bytes = AllocationBytes(sizeof(PlannedReshard)) + HeapBytes(plan_) +
-                  HeapBytes(request_.topology) + ArrayBytes(replicas_) + HeapBytes(moving_devices_);
+                  HeapBytes(request_.topology) + ArrayBytes(replicas_) +
+                  HeapBytes(moving_devices_) + HeapBytes(gpu_devices_);
   for (const Replica& replica : replicas_) bytes += HeapBytes(replica.devices);
   return bytes;
 }

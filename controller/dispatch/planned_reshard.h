@@ -44,6 +44,8 @@ class PlannedReshard {
   int64_t planning_cost() const;
   // That send, receive or copy; ascending.
   const std::vector<DeviceRank>& moving_devices() const { return moving_devices_; }
+  // Those of them that do so over communicators, if all of these are GPUs.
+  const std::vector<DeviceRank>& gpu_devices() const { return gpu_devices_; }
 
   // What a replica receives, and its devices in text form.
   struct Replica {
@@ -77,6 +79,7 @@ class PlannedReshard {
   int64_t own_heap_bytes_ = 0;  // without parts
   std::vector<Replica> replicas_;
   std::vector<DeviceRank> moving_devices_;
+  std::vector<DeviceRank> gpu_devices_;
 
   mutable Mutex mutex_;
   mutable DevicesOfWorkers cut_for_ ABSL_GUARDED_BY(mutex_);

@@ -18,13 +18,18 @@ class GpuNetworkMaker {
   GpuNetworkMaker(const TensorTable& tensors, const Topology& topology)
       : tensors_(tensors), topology_(topology) {}
 
-  std::optional<GpuNetwork> Make() && {
+  // False: some device is none.
+  bool FindGpus(bool all) {
     for (const DeviceId& device : tensors_.devices()) {
       const HostGpu* const gpu = topology_.FindGpu(device);
-      if (gpu == nullptr) return std::nullopt;
+      if (gpu == nullptr && all) return false;
       gpus_.push_back(gpu);
-      ++gpus_of_nic_[{device.host, gpu->nic}];
+      if (gpu != nullptr) ++gpus_of_nic_[{device.host, gpu->nic}];
     }
+    return true;
+  }
+
+  GpuNetwork Make() && {
     AddHosts();
     for (size_t d = 0; d < gpus_.size(); ++d) AddDevice(static_cast<DeviceRank>(d));
     DropLatenciesIfNone(network_.nics);
@@ -55,6 +60,7 @@ class GpuNetworkMaker {
 
   void AddDevice(DeviceRank d) {
     const DeviceId& device = tensors_.devices()[d];
+    if (gpus_[d] == nullptr) return AddOther(d);
     const HostGpu& gpu = *gpus_[d];
     const Nic& nic = NicOf(*topology_.FindHost(device.host), gpu);
     const int64_t sharing = gpus_of_nic_[{device.host, gpu.nic}];
@@ -69,6 +75,21 @@ class GpuNetworkMaker {
       network_.nics.rack_of_host.push_back(network_.hosts.rack_of_host[host]);
     }
     AddPlace(network_.links, device, gpu.link_out_bytes_per_second, gpu.link_in_bytes_per_second);
+  }
+
+  // One that takes no part: any rate will do.
+  void AddOther(DeviceRank d) {
+    const DeviceId& device = tensors_.devices()[d];
+    const HostRank host = tensors_.host_of(d);
+    network_.host_of.push_back(host);
+    network_.copy_rates.push_back(1);
+    AddPlace(network_.nics, device, 1, 1);
+    network_.nics.out_latency_seconds.push_back(0);
+    network_.nics.in_latency_seconds.push_back(0);
+    if (network_.hosts.has_racks()) {
+      network_.nics.rack_of_host.push_back(network_.hosts.rack_of_host[host]);
+    }
+    AddPlace(network_.links, device, 1, 1);
   }
 
   static void AddPlace(HostNetwork& network, const DeviceId& device, int64_t out, int64_t in) {
@@ -90,7 +111,7 @@ class GpuNetworkMaker {
 
   const TensorTable& tensors_;
   const Topology& topology_;
-  std::vector<const HostGpu*> gpus_;                                    // by device
+  std::vector<const HostGpu*> gpus_;  // by device; null: it is none
   std::map<std::pair<std::string, std::string>, int64_t> gpus_of_nic_;  // by host and name
   GpuNetwork network_;
 };
@@ -98,7 +119,15 @@ class GpuNetworkMaker {
 }  // namespace
 
 std::optional<GpuNetwork> GpuNetworkOf(const TensorTable& tensors, const Topology& topology) {
-  return GpuNetworkMaker(tensors, topology).Make();
+  GpuNetworkMaker maker(tensors, topology);
+  if (!maker.FindGpus(/*all=*/true)) return std::nullopt;
+  return std::move(maker).Make();
+}
+
+GpuNetwork GpuNetworkAmong(const TensorTable& tensors, const Topology& topology) {
+  GpuNetworkMaker maker(tensors, topology);
+  maker.FindGpus(/*all=*/false);
+  return std::move(maker).Make();
 }
 
 }  // namespace crossmesh

@@ -33,5 +33,7 @@ struct GpuNetwork {
 
 // Nothing where some device is not listed as a GPU of its host. Cost: linear in the devices.
 std::optional<GpuNetwork> GpuNetworkOf(const TensorTable& tensors, const Topology& topology);
+// The same of the GPUs among the devices: the others are places too, and take no part.
+GpuNetwork GpuNetworkAmong(const TensorTable& tensors, const Topology& topology);
 
 }  // namespace crossmesh

@@ -5,12 +5,12 @@
 #include "planner/network/bound.h"
 #include "planner/network/demands.h"
 #include "planner/network/gpu_bound.h"
-#include "planner/network/gpu_steps.h"
 #include "planner/network/m2n_prediction.h"
 #include "planner/network/port_load.h"
 #include "planner/network/routing.h"
 #include "planner/reshard/broadcast_choice.h"
-#include "planner/reshard/gpu_routes.h"
+#include "planner/reshard/gpu_relays.h"
+#include "planner/reshard/host_chunks.h"
 #include "planner/reshard/published_routes.h"
 
 #include <algorithm>
@@ -23,13 +23,6 @@
 
 namespace crossmesh {
 namespace {
-
-// Relays, how they are cut, and what is predicted of them.
-struct Candidate {
-  Routes routes;
-  StepSizes sizes;
-  StepsPrediction steps;
-};
 
 class GpuPlanner {
  public:
@@ -53,7 +46,7 @@ class GpuPlanner {
     if (request_.strategy == Strategy::kM2n) RETURN_IF_ERROR(CheckM2n(m2n));
     RETURN_IF_ERROR(CheckWanted(cancelled_));
     if (request_.strategy != Strategy::kRelay) return PlanAsPublished(request_.strategy, m2n);
-    ASSIGN_OR_RETURN(Candidate best, BestRelays());
+    ASSIGN_OR_RETURN(GpuRelays best, RelayBetweenGpus(relays_problem()));
     RETURN_IF_ERROR(CheckWanted(cancelled_));
     Plan::Spec spec = SpecOf(Strategy::kRelay, std::move(best), m2n);
     if (!request_.no_broadcasts) ChooseBroadcasts(network_.hosts, network_.costs, spec);
@@ -103,54 +96,38 @@ class GpuPlanner {
   }
 
   absl::StatusOr<Plan> PlanAsPublished(Strategy strategy, const M2nFigures& m2n) const {
-    ASSIGN_OR_RETURN(Candidate routed, RoutedBy(strategy));
+    ASSIGN_OR_RETURN(GpuRelays routed, RoutedBy(strategy));
     RETURN_IF_ERROR(CheckWanted(cancelled_));
     return Plan::Create(SpecOf(strategy, std::move(routed), m2n));
   }
 
-  Plan::Spec SpecOf(Strategy strategy, Candidate routed, const M2nFigures& m2n) const {
+  Plan::Spec SpecOf(Strategy strategy, GpuRelays routed, const M2nFigures& m2n) const {
     Plan::Spec spec{.tensors = request_.tensors,
                     .slicing = slicing_,
                     .copies = copies_,
                     .m2n = strategy == Strategy::kM2n,
                     .chunk_bytes = routed.sizes.chunk_bytes,
                     .periods = routed.sizes.periods,
+                    .least_run_ns = LeastNanoseconds(request_.nic_share, bound_.seconds),
                     .binding = request_.binding,
                     .shared_storage = request_.shared_storage,
                     .figures = FiguresOf(strategy, routed, m2n)};
-    if (request_.nic_share < 1) spec.least_run_ns = static_cast<int64_t>(bound_.seconds * 1e9);
     spec.relays = std::move(routed.routes.relays);
     spec.hops = std::move(routed.routes.hops);
     return spec;
   }
 
-  Candidate Measure(Routes routes) const {
-    Candidate candidate{.routes = std::move(routes)};
-    AssignPlacesAndPeriods(*request_.tensors, candidate.routes);
-    candidate.sizes = ChooseStepSizes(network_, candidate.routes, copied_, request_.chunk_bytes);
-    candidate.steps = PredictSteps(network_, candidate.routes, copied_, candidate.sizes);
-    return candidate;
+  GpuRelaysProblem relays_problem() const {
+    return {.tensors = *request_.tensors,
+            .slicing = *slicing_,
+            .groups = groups_,
+            .network = network_,
+            .copied = copied_,
+            .chunk_bytes = request_.chunk_bytes,
+            .cancelled = cancelled_};
   }
 
-  absl::StatusOr<Candidate> BestRelays() const {
-    ASSIGN_OR_RETURN(HostRoutes pieces, RouteBetweenGpus(groups_.demands, network_));
-    ASSIGN_OR_RETURN(Routes together,
-                     RelaysBetweenGpus(*request_.tensors, *slicing_, groups_, pieces));
-    Candidate best = Measure(std::move(together));
-    RETURN_IF_ERROR(CheckWanted(cancelled_));
-    pieces.due = TakeTurns(groups_.demands, pieces);
-    ASSIGN_OR_RETURN(Routes in_turns,
-                     RelaysBetweenGpus(*request_.tensors, *slicing_, groups_, pieces));
-    Candidate other = Measure(std::move(in_turns));
-    const bool takes_turns = other.steps.seconds < best.steps.seconds;
-    if (takes_turns) best = std::move(other);
-    best.routes.search =
-        absl::StrCat(groups_.demands.demands.size(), " groups, ", pieces.pieces.size(), " pieces, ",
-                     takes_turns ? "one after the other" : "side by side");
-    return best;
-  }
-
-  absl::StatusOr<Candidate> RoutedBy(Strategy strategy) const {
+  absl::StatusOr<GpuRelays> RoutedBy(Strategy strategy) const {
     const HostGroups by_host = GroupByHosts(*request_.tensors, *slicing_);
     const ExactBound bound = ComputeBound(by_host.demands, network_.hosts);
     const RoutingProblem problem{.tensors = *request_.tensors,
@@ -161,7 +138,7 @@ class GpuPlanner {
                                  .seed = request_.seed,
                                  .cancelled = cancelled_};
     ASSIGN_OR_RETURN(Routes routes, RouteAsPublished(strategy, problem));
-    return Measure(std::move(routes));
+    return CutIntoSteps(relays_problem(), std::move(routes));
   }
 
   M2nFigures FiguresOfM2n() const {
@@ -177,7 +154,7 @@ class GpuPlanner {
     return {.seconds = PredictM2n(network_, all)};
   }
 
-  PlanFigures FiguresOf(Strategy strategy, const Candidate& plan, const M2nFigures& m2n) const {
+  PlanFigures FiguresOf(Strategy strategy, const GpuRelays& plan, const M2nFigures& m2n) const {
     const bool is_m2n = strategy == Strategy::kM2n;
     const PortLoad load = ComputePortLoad(*request_.tensors, network_.hosts, plan.routes);
     const BusiestHost host = FindBusiestHost(load, network_.hosts);

@@ -7,14 +7,14 @@
 #include "planner/network/demands.h"
 #include "planner/network/gpu_network.h"
 #include "planner/network/host_network.h"
-#include "planner/network/nic_lanes.h"
-#include "planner/network/nic_ports.h"
 #include "planner/network/port_load.h"
 #include "planner/network/routing.h"
 #include "planner/network/simulator.h"
 #include "planner/reshard/broadcast_choice.h"
 #include "planner/reshard/fan_out.h"
 #include "planner/reshard/gpu_plan.h"
+#include "planner/reshard/host_chunks.h"
+#include "planner/reshard/mixed_plan.h"
 #include "planner/reshard/published_routes.h"
 #include "planner/reshard/rack_routes.h"
 #include "planner/reshard/relay_strategy.h"
@@ -32,10 +32,6 @@
 namespace crossmesh {
 namespace {
 
-// How many chunks the busiest receiver gets, as long as their size is within limits: the last byte
-// of a chain of D hops comes D - 1 chunks after the first hop's.
-constexpr int64_t kPeriods = 256;
-constexpr int64_t kPeriodsMax = int64_t{1} << 20;
 // Simulated in some milliseconds.
 constexpr int64_t kPredictionTransfersMax = int64_t{1} << 13;
 
@@ -88,32 +84,10 @@ absl::Status CheckChunkBytes(int64_t chunk_bytes) {
                    Plan::kChunkBytesMax, " bytes, or 0 for the default, found ", chunk_bytes));
 }
 
-int64_t ChunkBytesOf(const ReshardRequest& request, const Demands& demands,
-                     const HostNetwork& network) {
-  if (request.chunk_bytes > 0) return request.chunk_bytes;
-  const std::vector<int64_t> received = BytesIn(demands, network.hosts.size());
-  // Small requests get small chunks, or the last hops of a chain would idle for most of the
-  // execution.
-  const int64_t most = received.empty() ? 0 : *std::ranges::max_element(received);
-  return std::clamp(Plan::LeavesOf(most / kPeriods) * Plan::kLeafBytes, Plan::kLeafBytes,
-                    Plan::kChunkBytesDefault);
-}
-
-// Chunks that share a NIC, since each takes another lane, take no longer than one alone.
-int64_t ShareOfNic(int64_t chunk_bytes, const HostNetwork& network, const Topology& topology) {
-  const int64_t lanes = LanesOfOneNic(NicPorts(network, topology));
-  return std::max(Plan::kLeafBytes, chunk_bytes / lanes / Plan::kLeafBytes * Plan::kLeafBytes);
-}
-
 absl::Status CheckShare(double nic_share) {
   if (nic_share > 0 && nic_share <= 1) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("nic_share: expected a number above 0 and at most 1, found ", nic_share));
-}
-
-// An execution that may use all of the ports is as fast as they are.
-int64_t LeastNanoseconds(double nic_share, double bound_seconds) {
-  return nic_share < 1 ? static_cast<int64_t>(bound_seconds * 1e9) : 0;
 }
 
 // Of what only GPUs can run. `tensors` has a device that is none.
@@ -137,12 +111,6 @@ absl::StatusOr<Plan> Predict(Plan plan, const Topology& topology, CancelCheck ca
   // Rounding must not put an execution below its bound.
   const double seconds = std::max(run->seconds, plan.figures().bound.seconds);
   return std::move(plan).WithPrediction(seconds);
-}
-
-// The periods of the port that is busy longest.
-int32_t PeriodsOf(const BusiestPort& busiest, int64_t period_bytes) {
-  const int64_t periods = busiest.bytes / period_bytes;
-  return static_cast<int32_t>(std::clamp<int64_t>(periods, 1, kPeriodsMax));
 }
 
 // What all plans of a request have in common.
@@ -215,9 +183,20 @@ absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request, CancelCheck canc
     return PlanBetweenGpus(request, slicing, *gpus, cancelled);
   }
   if (request.strategy == Strategy::kM2n) return NotAllGpus(tensors, topology);
+  if (request.strategy == Strategy::kRelay) {
+    std::vector<DeviceRank> over_gpus = ReceiversOverGpus(tensors, *slicing, topology);
+    if (!over_gpus.empty()) {
+      return PlanMixed({.request = request,
+                        .topology = topology,
+                        .slicing = slicing,
+                        .over_gpus = std::move(over_gpus),
+                        .cancelled = cancelled});
+    }
+  }
   const HostNetwork network = HostNetworkOf(tensors, topology);
   const HostGroups groups = GroupByHosts(tensors, *slicing);
-  const int64_t chunk_bytes = ChunkBytesOf(request, groups.demands, network);
+  int64_t chunk_bytes = request.chunk_bytes;
+  if (chunk_bytes == 0) chunk_bytes = HostChunkBytes(groups.demands, network);
   ExactBound bound = ComputeBound(groups.demands, network);
   RETURN_IF_ERROR(AddMix(groups.demands, network, bound));
   RETURN_IF_ERROR(CheckWanted(cancelled));

@@ -45,6 +45,32 @@ TEST_F(GpuTest, WhereGpusAreDescribedTheirPlansGoBySteps) {
   for (const uint8_t version : {1, 2}) ExpectCommits(version);
 }
 
+// Device 0 of each host is memory of the host.
+Topology WithHostMemory() {
+  std::vector<Host> hosts = {*GpuHost("h100x8", "node-0"), *GpuHost("h100x8", "node-1")};
+  for (Host& host : hosts)
+    std::erase_if(host.gpus, [](const HostGpu& gpu) { return gpu.device == 0; });
+  return *Topology::Create(std::move(hosts), {});
+}
+
+TEST_F(GpuTest, AReplicaInHostMemoryLeavesThatOfAGpuOnNccl) {
+  Start();
+  MakeCase({.source = "fsdp=2 on node-0.1-2",
+            .source_layout = "[fsdp, ...] chunk",
+            .destination = "replica=2 on node-1.0-1",
+            .destination_layout = "[...]"});
+  *spec_.mutable_topology() = ToProto(WithHostMemory());
+  spec_.set_create_destination(true);
+  const StorageTiles on_host(*tensors_, Side::kDestination, *tensors_->FindDevice({"node-1", 0}));
+  for (const uint8_t version : {1, 2}) {
+    ExpectCommits(version);  // which looks for NCCL in every worker's report
+    ASSERT_OK_AND_ASSIGN(MemoryClient memory, cluster_->Memory("node-1"));
+    ASSERT_OK_AND_ASSIGN(const MappedStorage storage, memory.Open("serving", "node-1.0"));
+    std::atomic<int64_t> done_bytes = 0;
+    EXPECT_OK(on_host.Check(VersionedValues(manifest_, version), storage.bytes(), done_bytes));
+  }
+}
+
 // One has all, for the two of the other worker: a broadcast group.
 TEST_F(GpuTest, SmallTensorsAreBroadcastWithTheSameResult) {
   manifest_ = TensorsOf(256 << 10);

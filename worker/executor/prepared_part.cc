@@ -132,7 +132,7 @@ void PreparedPart::MakeTiles() {
     tiles_.emplace(device, std::make_unique<const DeviceTiles>(DeviceTiles{
                                TileMap(tensors, *slicing_, Side::kSource, device),
                                TileMap(tensors, *slicing_, Side::kDestination, device)}));
-    if (tensors.replica_of(device) >= 0) destinations_.push_back(device);
+    if (tensors.replica_of(device) >= 0 && part_->Serves(device)) destinations_.push_back(device);
   }
 }
 
