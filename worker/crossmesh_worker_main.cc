@@ -96,6 +96,9 @@ void Declare(CLI::App& app, Flags& flags) {
   app.add_option("--m2n-library", flags.worker.gpu_process.m2n_library,
                  "NCCL M2N; may be missing. none: it is not used")
       ->capture_default_str();
+  app.add_option("--nvml-library", flags.worker.gpu_process.nvml_library,
+                 "NVML, which tells memory and links of GPUs; may be missing")
+      ->capture_default_str();
   app.add_option("--nccl-ctas-min", flags.worker.gpu_process.ctas_min,
                  "Thread blocks of a GPU that NCCL takes at least; 0: as it thinks best")
       ->check(CLI::NonNegativeNumber)

@@ -7,6 +7,7 @@
 #include "common/wire/communicator_codec.h"
 #include "worker/arena_lender.h"
 #include "worker/gpu/devices/gpu_devices.h"
+#include "worker/host_report.h"
 #include "worker/latch.h"
 #include "worker/memory/fd_server.h"
 #include "worker/memory/lent_allocation.h"
@@ -14,7 +15,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -120,7 +123,12 @@ void WorkerDevices::Describe(v1::WorkerSessionRequest::Register& registration) c
     v1::Gpu& gpu = *registration.add_gpus();
     gpu.set_device(ToString(driver.device));
     *gpu.mutable_process() = ToProto(driver.rank);
+    if (driver.hardware.has_value()) *gpu.mutable_hardware() = *driver.hardware;
   }
+  if (registration.gpus().empty()) return;
+  const std::string root = absl::StrCat(options_.gpu_process.system_root, "/");
+  std::optional<v1::Host> host = ReportHost(ReadSystemDevices(root), registration.gpus());
+  if (host.has_value()) *registration.mutable_described_host() = *std::move(host);
 }
 
 void WorkerDevices::Describe(v1::WorkerSessionRequest::Heartbeat& heartbeat) const {

@@ -2,11 +2,11 @@
 #include "client/cli/options.h"
 #include "client/client.h"
 #include "client/doctor/host_checks.h"
-#include "client/doctor/host_gpus.h"
 #include "client/doctor/link_check.h"
 #include "common/base/byte_count.h"
 #include "common/base/status_macros.h"
 #include "common/base/table.h"
+#include "common/host_devices/host_devices.h"
 #include "common/mesh/topology_file.h"
 
 #include <algorithm>

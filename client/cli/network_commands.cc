@@ -2,6 +2,7 @@
 #include "client/cli/network_report.h"
 #include "client/cli/options.h"
 #include "client/cli/progress.h"
+#include "client/cli/worker_report.h"
 #include "client/client.h"
 #include "common/base/clock.h"
 #include "common/base/error_place.h"
@@ -60,6 +61,14 @@ absl::Status Preset(Cli& cli, const NetworkFlags& flags) {
   return absl::OkStatus();
 }
 
+absl::Status Describe(Cli& cli) {
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  ASSIGN_OR_RETURN(const std::vector<v1::Worker> workers, client.ListWorkers());
+  ASSIGN_OR_RETURN(const Topology topology, DescribedNetwork(workers));
+  cli.Print(ToTopologyFile(topology));
+  return absl::OkStatus();
+}
+
 absl::Status Measure(Cli& cli, const NetworkFlags& flags) {
   v1::MeasureNetworkRequest request;
   *request.mutable_link_time() = ToProto(absl::Seconds(flags.link_seconds));
@@ -106,6 +115,16 @@ void AddNetworkCommands(Cli& cli, CLI::App& app) {
   AddOption(preset, "hosts", flags->hosts, "Names of all hosts of this kind").Required();
   cli.Run(preset, [&cli, flags] { return Preset(cli, *flags); });
 
+  CLI::App& describe = cli.AddCommand(
+      group, "describe", "Prints the network file of the workers' hosts that have GPUs",
+      "  crossmesh network describe > network.json\n"
+      "  crossmesh network describe | crossmesh network set -\n"
+      "NICs are those that are up, with the speed that they say; each GPU has the nearest one, "
+      "and\n"
+      "its links by its model, as many as are up. What was measured is not kept: see\n"
+      "crossmesh network show.\n");
+  cli.Run(describe, [&cli] { return Describe(cli); });
+
   CLI::App& measure = cli.AddCommand(
       group, "measure", "Probes the links between the workers' hosts, and describes what it finds",
       "  crossmesh network measure\n"
@@ -119,7 +138,7 @@ void AddNetworkCommands(Cli& cli, CLI::App& app) {
             "The most that is sent over each, from 65536 to 2^36 (default 2^30)");
   cli.Run(measure, [&cli, flags] { return Measure(cli, *flags); });
 
-  for (CLI::App* command : {&show, &set, &measure}) cli.AddControllerFlags(*command);
+  for (CLI::App* command : {&show, &set, &describe, &measure}) cli.AddControllerFlags(*command);
 }
 
 }  // namespace crossmesh

@@ -2,6 +2,7 @@
 #include "client/cli/list_document.h"
 #include "client/cli/options.h"
 #include "client/cli/report_text.h"
+#include "client/cli/worker_report.h"
 #include "client/client.h"
 #include "common/base/status_macros.h"
 #include "common/base/table.h"
@@ -30,6 +31,12 @@ absl::Status List(Cli& cli) {
   return cli.Answer(ListDocument("workers", workers), table.ToString());
 }
 
+absl::Status ListGpus(Cli& cli) {
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  ASSIGN_OR_RETURN(const std::vector<v1::Worker> workers, client.ListWorkers());
+  return cli.Answer(ListDocument("workers", workers), GpusText(workers));
+}
+
 absl::Status Drain(Cli& cli, const std::string& name) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   RETURN_IF_ERROR(client.DrainWorker(name));
@@ -52,6 +59,12 @@ void AddWorkerCommands(Cli& cli, CLI::App& app) {
                                   "  crossmesh worker list --controller 127.0.0.1:7400\n");
   cli.Run(list, [&cli] { return List(cli); });
 
+  CLI::App& gpus = cli.AddCommand(
+      group, "gpus", "Lists the GPUs of all workers, as their hosts and processes tell of them",
+      "  crossmesh worker gpus\n"
+      "crossmesh network describe makes a network file of it.\n");
+  cli.Run(gpus, [&cli] { return ListGpus(cli); });
+
   CLI::App& drain =
       cli.AddCommand(group, "drain", "Gives a worker no new work; it leaves when idle",
                      "  crossmesh worker drain node-a\n");
@@ -64,7 +77,7 @@ void AddWorkerCommands(Cli& cli, CLI::App& app) {
   AddOption(forget, "name", *name, "Name").Required();
   cli.Run(forget, [&cli, name] { return Forget(cli, *name); });
 
-  for (CLI::App* command : {&list, &drain, &forget}) cli.AddControllerFlags(*command);
+  for (CLI::App* command : {&list, &gpus, &drain, &forget}) cli.AddControllerFlags(*command);
 }
 
 }  // namespace crossmesh

@@ -1,7 +1,7 @@
 #include "client/doctor/gpu_libraries.h"
 
-#include "client/doctor/library_function.h"
 #include "common/base/status_macros.h"
+#include "common/host_devices/library_function.h"
 
 #include <absl/strings/str_cat.h>
 

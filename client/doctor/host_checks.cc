@@ -1,12 +1,12 @@
 #include "client/doctor/host_checks.h"
 
 #include "client/doctor/gpu_libraries.h"
-#include "client/doctor/host_gpus.h"
 #include "common/base/byte_count.h"
 #include "common/base/format.h"
 #include "common/base/free_space.h"
 #include "common/base/unique_fd.h"
 #include "common/communicators/shared_memory.h"
+#include "common/host_devices/host_devices.h"
 #include "common/mesh/gpu_model.h"
 
 #include <algorithm>

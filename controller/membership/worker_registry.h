@@ -4,6 +4,7 @@
 #include "common/base/mutex.h"
 #include "common/communicators/communicator_key.h"
 #include "common/mesh/device.h"
+#include "crossmesh/v1/worker_service.pb.h"
 
 #include <cstdint>
 #include <optional>
@@ -27,6 +28,7 @@ absl::string_view WorkerStateName(WorkerState state);
 struct GpuRecord {
   DeviceId device;
   RankName process;
+  std::optional<v1::GpuHardware> hardware = std::nullopt;  // for people
 
   bool has_process() const { return process.incarnation != 0; }
 };
@@ -41,6 +43,7 @@ struct WorkerRecord {
   std::string data_address;
   std::vector<std::string> data_interfaces;  // network interfaces of its data plane
   std::string version;
+  std::optional<v1::Host> described_host;  // for people, and for the network's description
   WorkerState state = WorkerState::kReady;
   bool silent = false;    // lost for want of heartbeats, while its session was open
   bool draining = false;  // it was asked to, or says so; holds for its process, whatever its state

@@ -55,6 +55,7 @@ absl::StatusOr<std::vector<GpuRecord>> GpusOf(const v1::WorkerSessionRequest::Re
     GpuRecord& record = gpus.emplace_back();
     ASSIGN_OR_RETURN(record.device, ParseDevice(gpu.device()));
     ASSIGN_OR_RETURN(record.process, FromProto(gpu.process()));
+    if (gpu.has_hardware()) record.hardware = gpu.hardware();
   }
   return gpus;
 }
@@ -98,7 +99,13 @@ absl::StatusOr<WorkerRecord> RecordOf(const v1::WorkerSessionRequest::Register& 
                      " bytes, found ", message.data_address().size()));
   }
   RETURN_IF_ERROR(CheckInterfaces(message));
-  return WorkerRecord{
+  if (message.described_host().ByteSizeLong() > SessionTable::kDescribedHostBytesMax) {
+    return Refuse(
+        message.worker(), "described_host",
+        absl::StrCat("expected at most ", static_cast<size_t>(SessionTable::kDescribedHostBytesMax),
+                     " bytes, found ", message.described_host().ByteSizeLong()));
+  }
+  WorkerRecord record{
       .name = message.worker(),
       .incarnation = message.incarnation(),
       .devices = *std::move(devices),
@@ -110,6 +117,8 @@ absl::StatusOr<WorkerRecord> RecordOf(const v1::WorkerSessionRequest::Register& 
       .version = message.version(),
       .draining = message.draining(),
       .m2n = message.m2n()};
+  if (message.has_described_host()) record.described_host = message.described_host();
+  return record;
 }
 
 RegistrationResult ResultOf(const absl::Status& status) {

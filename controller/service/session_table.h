@@ -30,6 +30,7 @@ class SessionTable {
   static constexpr size_t kInterfacesMax = 64;
   static constexpr size_t kInterfaceBytesMax = 63;
   static constexpr size_t kGpusMax = 1024;
+  static constexpr size_t kDescribedHostBytesMax = size_t{256} << 10;
   // A worker whose stream breaks is lost when it has not come back after this time: connections may
   // be cut by age at any moment.
   static constexpr absl::Duration kReturnTime = absl::Milliseconds(500);

@@ -40,8 +40,10 @@ v1::Worker MessageOf(const WorkerRecord& record) {
     v1::Gpu& gpu = *out.add_gpus();
     gpu.set_device(ToString(record_gpu.device));
     *gpu.mutable_process() = ToProto(record_gpu.process);
+    if (record_gpu.hardware.has_value()) *gpu.mutable_hardware() = *record_gpu.hardware;
   }
   out.set_m2n(record.m2n);
+  if (record.described_host.has_value()) *out.mutable_described_host() = *record.described_host;
   return out;
 }
 

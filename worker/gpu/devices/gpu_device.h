@@ -4,11 +4,13 @@
 #include "common/communicators/communicator_key.h"
 #include "common/event_loop/event_loop.h"
 #include "common/mesh/device.h"
+#include "crossmesh/v1/worker_service.pb.h"
 #include "worker/executor/task.h"
 #include "worker/gpu/devices/storage_arenas.h"
 #include "worker/gpu/process/gpu_process.h"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -47,6 +49,7 @@ class GpuDevice {
   RankName rank() const;
   // Whether the process that is up, or was last, can use NCCL M2N.
   bool has_m2n() const { return has_m2n_; }
+  const std::optional<v1::GpuHardware>& hardware() const { return process_.hardware(); }
   StorageArenas& arenas() { return arenas_; }
 
   // Once.

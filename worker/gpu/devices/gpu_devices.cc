@@ -216,7 +216,10 @@ std::vector<GpuDevices::Driver> GpuDevices::drivers() const {
 void GpuDevices::NoteDrivers() {
   std::vector<Driver> drivers;
   for (const auto& [device, gpu] : gpus_) {
-    drivers.push_back({.device = device, .rank = gpu->rank(), .has_m2n = gpu->has_m2n()});
+    drivers.push_back({.device = device,
+                       .rank = gpu->rank(),
+                       .has_m2n = gpu->has_m2n(),
+                       .hardware = gpu->hardware()});
   }
   MutexLock lock(mutex_);
   drivers_ = std::move(drivers);

@@ -6,6 +6,7 @@
 #include "common/event_loop/event_loop.h"
 #include "common/mesh/device.h"
 #include "common/metrics/worker_metrics.h"
+#include "crossmesh/v1/worker_service.pb.h"
 #include "worker/gpu/devices/gpu_device.h"
 #include "worker/gpu/devices/gpu_name.h"
 #include "worker/gpu/process/gpu_process_options.h"
@@ -15,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +41,7 @@ class GpuDevices {
     DeviceId device;
     RankName rank;         // incarnation 0: none does
     bool has_m2n = false;  // it can use NCCL M2N
+    std::optional<v1::GpuHardware> hardware = std::nullopt;
   };
 
   // InvalidArgument when a device or a GPU is there twice. All references must outlive it.

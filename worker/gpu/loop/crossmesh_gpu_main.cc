@@ -3,8 +3,11 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/communicators/gpu_share.h"
 #include "common/daemon/daemon_main.h"
 #include "common/event_loop/event_loop.h"
+#include "common/host_devices/nvml.h"
+#include "crossmesh/v1/worker_service.pb.h"
 #include "worker/gpu/loop/gpu_loop.h"
 #include "worker/gpu/protocol/gpu_protocol.h"
 
@@ -12,10 +15,14 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <absl/status/status.h>
+#include <absl/status/statusor.h>
 #include <absl/time/time.h>
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -27,6 +34,7 @@ struct Flags {
   GpuLoop::Options loop;
   int64_t staging_bytes = int64_t{256} << 20;
   double communicator_end_limit_seconds = 20;
+  std::string nvml_library = kNvmlLibrary;
 };
 
 void Declare(CLI::App& app, Flags& flags) {
@@ -40,6 +48,9 @@ void Declare(CLI::App& app, Flags& flags) {
       ->capture_default_str();
   app.add_option("--nccl-library", flags.loop.nccl.library, "NCCL")->capture_default_str();
   app.add_option("--m2n-library", flags.loop.m2n.library, "NCCL M2N; may be missing")
+      ->capture_default_str();
+  app.add_option("--nvml-library", flags.nvml_library,
+                 "NVML, the driver's management library; may be missing")
       ->capture_default_str();
   app.add_option("--staging-bytes", flags.staging_bytes, "Memory for what is sent and received")
       ->check(CLI::Range(int64_t{1} << 20, int64_t{1} << 40))
@@ -66,12 +77,28 @@ void EndWithTheWorkerOnly() {
   std::signal(SIGTERM, SIG_IGN);
 }
 
+// Nothing where the library is not there, or does not know the GPU.
+std::optional<v1::GpuHardware> ReadHardware(const Flags& flags) {
+  const std::vector<std::string> uuids = {UuidOf(flags.loop.gpu)};
+  const absl::StatusOr<std::vector<std::optional<NvmlGpu>>> gpus =
+      ReadNvml(flags.nvml_library, uuids);
+  if (!gpus.ok() || !gpus->front().has_value()) return std::nullopt;
+  const NvmlGpu& gpu = *gpus->front();
+  v1::GpuHardware hardware;
+  hardware.set_memory_bytes(gpu.memory_bytes);
+  hardware.set_nvlinks(gpu.nvlinks);
+  if (gpu.persistence.has_value()) hardware.set_persistence(*gpu.persistence);
+  if (gpu.mig.has_value()) hardware.set_mig(*gpu.mig);
+  return hardware;
+}
+
 absl::Status RunGpu(Flags flags) {
   EndWithTheWorkerOnly();
   // Programs that libraries start need not have it.
   fcntl(kGpuSocketDescriptor, F_SETFD, FD_CLOEXEC);
   flags.loop.staging_bytes = ByteCount(flags.staging_bytes);
   flags.loop.communicator_end_limit = absl::Seconds(flags.communicator_end_limit_seconds);
+  flags.loop.hardware = ReadHardware(flags);
   const RealClock clock;
   ASSIGN_OR_RETURN(const std::unique_ptr<EventLoop> loop,
                    EventLoop::Create(clock, {.name = "gpu"}));

@@ -94,6 +94,8 @@ absl::Status GpuLoop::Open() {
   notice.mutable_hello()->set_protocol(kGpuProtocol);
   notice.mutable_hello()->set_pci_address(pci_address);
   *notice.mutable_hello()->mutable_preflight() = preflight.preflight().report();
+  if (options_.hardware.has_value())
+    *notice.mutable_hello()->mutable_hardware() = *options_.hardware;
   Say(notice);
   return absl::OkStatus();
 }

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <absl/status/status.h>
@@ -53,6 +54,7 @@ class GpuLoop {
     ByteCount staging_bytes{int64_t{256} << 20};
     absl::Duration communicator_end_limit = absl::Seconds(20);
     CtaLimits communicator_ctas = {};
+    std::optional<v1::GpuHardware> hardware = std::nullopt;  // for its hello
   };
 
   // Loads the libraries, takes the GPU, and says hello. FailedPrecondition without driver or NCCL,

@@ -59,6 +59,7 @@ GpuChild::Options ChildOptions(const GpuProcessOptions& options, uint64_t incarn
                         "--driver-library", options.driver_library,                      //
                         "--nccl-library", options.nccl_library,                          //
                         "--m2n-library", options.m2n_library,                            //
+                        "--nvml-library", options.nvml_library,                          //
                         "--staging-bytes", absl::StrCat(options.staging_bytes.value()),  //
                         "--ctas-min", absl::StrCat(options.ctas_min),                    //
                         "--ctas-max", absl::StrCat(ctas_max),                            //

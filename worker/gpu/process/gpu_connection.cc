@@ -137,7 +137,7 @@ absl::Status GpuConnection::OnHello(const v1::GpuNotice::Hello& hello) {
   }
   loop_.Cancel(next_ping_);
   Ping();
-  handlers_.on_hello(preflight, hello.pci_address());
+  handlers_.on_hello(preflight, hello);
   return absl::OkStatus();
 }
 

@@ -43,7 +43,7 @@ class GpuConnection {
 
   // Called from the loop, never from inside Call. The connection may not be destroyed there.
   struct Handlers {
-    absl::AnyInvocable<void(const PreflightReport& preflight, const std::string& pci_address)>
+    absl::AnyInvocable<void(const PreflightReport& preflight, const v1::GpuNotice::Hello& hello)>
         on_hello;
     // Tasks that use it end by themselves; others find it gone.
     absl::AnyInvocable<void(const CommunicatorKey& key, const absl::Status& why)>

@@ -50,7 +50,7 @@ class GpuConnectionTest : public testing::Test {
              .ping_interval = absl::Seconds(1),
              .ping_limit = absl::Seconds(20)},
             {.on_hello = [this](const PreflightReport& /*preflight*/,
-                                const std::string& /*pci_address*/) { ++hellos_; },
+                                const v1::GpuNotice::Hello& /*hello*/) { ++hellos_; },
              .on_communicator_lost = [this](const CommunicatorKey& key,
                                             const absl::Status& /*why*/) { gone_ = key; },
              .on_lost = [this](const absl::Status& why) { lost_ = why; }}));

@@ -137,8 +137,9 @@ absl::Status GpuProcess::TryStart() {
            .ping_interval = options_.ping_interval,
            .ping_limit = options_.ping_limit},
           {.on_hello =
-               [this](const PreflightReport& preflight, const std::string& pci_address) {
-                 pci_address_ = pci_address;
+               [this](const PreflightReport& preflight, const v1::GpuNotice::Hello& hello) {
+                 pci_address_ = hello.pci_address();
+                 if (hello.has_hardware()) hardware_ = hello.hardware();
                  OnHello(preflight);
                },
            .on_communicator_lost = [this](

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -99,6 +100,8 @@ class GpuProcess {
   void Call(v1::GpuRequest request, UniqueFd descriptor, Callbacks callbacks);
 
   bool is_up() const { return state_ == State::kUp; }
+  // As a process has told it; nothing while none did.
+  const std::optional<v1::GpuHardware>& hardware() const { return hardware_; }
   // The last lines that it has written to its standard output, where NCCL puts its warnings; none
   // where the environment sends them elsewhere.
   std::string LastOutput() const;
@@ -159,6 +162,7 @@ class GpuProcess {
   std::unique_ptr<GpuConnection> connection_;
   uint64_t last_arena_ = 0;
   std::string pci_address_;  // of the GPU
+  std::optional<v1::GpuHardware> hardware_;
   KeptArenas arenas_;
 };
 

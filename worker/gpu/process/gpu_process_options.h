@@ -18,6 +18,7 @@ struct GpuProcessOptions {
   std::string driver_library = "libcuda.so.1";
   std::string nccl_library = "libnccl.so.2";
   std::string m2n_library = "libnccl_m2n.so";  // NCCL M2N, which may be missing
+  std::string nvml_library = "libnvidia-ml.so.1";  // the driver's management library, likewise
   std::string system_root;                     // where /proc and /dev are, for tests
   // "NAME=value", beside this process's own, of which child_environment.h has exceptions.
   std::vector<std::string> environment;

@@ -148,6 +148,13 @@ class MixedTaskRunnerTest : public testing::Test {
     ASSERT_THAT(plan_->spec().over_gpus, ElementsAre(1));
     ASSERT_OK_AND_ASSIGN(memory_, MixedMemory::Create(*plan_, {0, 0, 1}, workers_));
   }
+  // The other worker's part of it, which ends whatever becomes of the first one's.
+  void StartOther(const TaskKey& key) {
+    ASSERT_OK(workers_.runner(1).Start(memory_->SpecOf(1, key), of_other_));
+  }
+  void AwaitOther() {
+    workers_.gpus().RunUntil([&] { return of_other_.task.has_value(); });
+  }
   // What comes of the first worker's task; `meanwhile` is called when it was started.
   TaskReports Run(TaskSpec spec, absl::FunctionRef<void()> meanwhile = [] {}) {
     TaskReports reports;
@@ -164,6 +171,7 @@ class MixedTaskRunnerTest : public testing::Test {
   CommunicatorKey communicator_;
   std::optional<Plan> plan_;
   std::unique_ptr<MixedMemory> memory_;
+  TaskReports of_other_;
 };
 
 TEST_F(MixedTaskRunnerTest, EveryElementOfRandomPlansArrives) {
@@ -196,23 +204,24 @@ TEST_F(MixedTaskRunnerTest, WithoutCommunicatorsAllGoesByHostMemory) {
   const TaskKey key = {.operation = 1, .epoch = 1};
   TaskSpec spec = SpecOf(*memory_, *plan_, key);
   spec.communicators.clear();
-  TaskReports of_other;
-  ASSERT_OK(workers_.runner(1).Start(memory_->SpecOf(1, key), of_other));
+  StartOther(key);
   const TaskReports reports = Run(std::move(spec));
   EXPECT_OK(reports.task->status);
   EXPECT_THAT(reports.task->gpu_libraries, IsEmpty());
   EXPECT_OK(memory_->CheckDestination(1));
-  workers_.gpus().RunUntil([&] { return of_other.task.has_value(); });
-  EXPECT_OK(of_other.task->status);
+  AwaitOther();
+  EXPECT_OK(of_other_.task->status);
 }
 
 TEST_F(MixedTaskRunnerTest, AHalfOverGpusThatFailsEndsTheOther) {
   Open();
   MakeReplicas();
-  TaskSpec spec = SpecOf(*memory_, *plan_, {.operation = 1, .epoch = 1});
+  const TaskKey key = {.operation = 1, .epoch = 1};
+  TaskSpec spec = SpecOf(*memory_, *plan_, key);
   spec.communicators[0].key.purpose = "another";
-  // The other worker never comes, and yet nothing waits for it.
+  StartOther(key);
   const TaskReports reports = Run(std::move(spec));
+  AwaitOther();
   EXPECT_THAT(reports.task->status, StatusIs(absl::StatusCode::kNotFound, HasSubstr("another")));
   EXPECT_THAT(reports.task->broken_devices, ElementsAre(0, 1));
   ASSERT_THAT(reports.devices, SizeIs(1));
@@ -223,9 +232,12 @@ TEST_F(MixedTaskRunnerTest, AHalfOverGpusThatFailsEndsTheOther) {
 TEST_F(MixedTaskRunnerTest, AHalfOverGpusThatIsRefusedEndsTheOther) {
   Open();
   MakeReplicas();
-  TaskSpec spec = SpecOf(*memory_, *plan_, {.operation = 1, .epoch = 1});
+  const TaskKey key = {.operation = 1, .epoch = 1};
+  TaskSpec spec = SpecOf(*memory_, *plan_, key);
   spec.communicators[0].devices = {0};  // without b.0
+  StartOther(key);
   const TaskReports reports = Run(std::move(spec));
+  AwaitOther();
   EXPECT_THAT(reports.task->status,
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("device b.0: expected a rank in one of 1 communicators")));
@@ -240,6 +252,7 @@ TEST_F(MixedTaskRunnerTest, WhatGpusReceiveDoesNotNeedAWorkerOfHostMemory) {
   const TaskKey key = {.operation = 1, .epoch = 1};
   const TaskReports reports = Run(SpecOf(*memory_, *plan_, key), [&] {
     runner_->PeerLost(key, "w1", absl::UnavailableError("no heartbeat"));
+    workers_.runner(1).Refuse(key);  // or what was sent to it would be under way for ever
   });
   EXPECT_THAT(reports.task->lost_peers, ElementsAre("w1"));
   EXPECT_THAT(reports.task->broken_devices, IsEmpty());
@@ -252,6 +265,7 @@ TEST_F(MixedTaskRunnerTest, ACancelledTaskEndsBothHalvesWithItsCause) {
   Open("stall_at=2");
   MakeReplicas();
   const TaskKey key = {.operation = 1, .epoch = 1};
+  StartOther(key);
   const TaskReports reports = Run(SpecOf(*memory_, *plan_, key), [&] {
     EXPECT_THAT(runner_->MovedBytes(key), testing::Ne(std::nullopt));
     runner_->Cancel(key, absl::CancelledError("enough"));

@@ -1,7 +1,7 @@
-#include "client/doctor/nvml.h"
+#include "common/host_devices/nvml.h"
 
-#include "client/doctor/library_function.h"
 #include "common/base/status_macros.h"
+#include "common/host_devices/library_function.h"
 
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>

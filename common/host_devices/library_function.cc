@@ -1,4 +1,4 @@
-#include "client/doctor/library_function.h"
+#include "common/host_devices/library_function.h"
 
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>

@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "client/doctor/nvml.h"
+#include "common/host_devices/nvml.h"
 #include "common/mesh/topology.h"
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "client/doctor/host_gpus.h"
+#include "common/host_devices/host_devices.h"
 
 #include "common/base/status_macros.h"
 #include "common/mesh/gpu_model.h"

@@ -1,4 +1,4 @@
-#include "client/doctor/nvml.h"
+#include "common/host_devices/nvml.h"
 
 #include "common/testing/status_matchers.h"
 
