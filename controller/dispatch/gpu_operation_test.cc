@@ -188,7 +188,8 @@ TEST_F(GpuOperationTest, OperationsBetweenGpusAndHostMemoryNeedNone) {
   EXPECT_THAT(communicator_gateway_.heard, IsEmpty());
 }
 
-// As the network describes them: a and b hold halves, c and d get all of them, and d is host memory.
+// As the network describes them: a and b hold halves, c and d get all of them, and d is host
+// memory.
 class MixedOperationTest : public GpuOperationTest {
  protected:
   OperationRequest MixedRequest(const std::string& id) {

@@ -54,16 +54,25 @@ GpuChild::Options ChildOptions(const GpuProcessOptions& options, uint64_t incarn
   const int ctas_max = CtasMaxOf(options);
   if (ctas_max > 0) environment.emplace_back("NCCL_MIN_P2P_NCHANNELS=1");
   return {.program = options.program.empty() ? ProgramBesideThisOne() : options.program,
-          .arguments = {"--gpu", options.gpu,                                            //
-                        "--incarnation", absl::StrCat(incarnation),                      //
-                        "--driver-library", options.driver_library,                      //
-                        "--nccl-library", options.nccl_library,                          //
-                        "--m2n-library", options.m2n_library,                            //
-                        "--nvml-library", options.nvml_library,                          //
-                        "--staging-bytes", absl::StrCat(options.staging_bytes.value()),  //
-                        "--ctas-min", absl::StrCat(options.ctas_min),                    //
-                        "--ctas-max", absl::StrCat(ctas_max),                            //
-                        "--communicator-end-limit",                                      //
+          .arguments = {"--gpu",
+                        options.gpu,  //
+                        "--incarnation",
+                        absl::StrCat(incarnation),  //
+                        "--driver-library",
+                        options.driver_library,  //
+                        "--nccl-library",
+                        options.nccl_library,  //
+                        "--m2n-library",
+                        options.m2n_library,  //
+                        "--nvml-library",
+                        options.nvml_library,  //
+                        "--staging-bytes",
+                        absl::StrCat(options.staging_bytes.value()),  //
+                        "--ctas-min",
+                        absl::StrCat(options.ctas_min),  //
+                        "--ctas-max",
+                        absl::StrCat(ctas_max),      //
+                        "--communicator-end-limit",  //
                         SecondsText(options.communicator_end_limit)},
           .environment = ChildEnvironment(std::move(environment), environ),
           .kill_signal = options.kill_signal,

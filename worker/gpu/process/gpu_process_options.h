@@ -17,9 +17,9 @@ struct GpuProcessOptions {
   std::string program;  // path; empty: crossmesh-gpu beside this process's own program
   std::string driver_library = "libcuda.so.1";
   std::string nccl_library = "libnccl.so.2";
-  std::string m2n_library = "libnccl_m2n.so";  // NCCL M2N, which may be missing
+  std::string m2n_library = "libnccl_m2n.so";      // NCCL M2N, which may be missing
   std::string nvml_library = "libnvidia-ml.so.1";  // the driver's management library, likewise
-  std::string system_root;                     // where /proc and /dev are, for tests
+  std::string system_root;                         // where /proc and /dev are, for tests
   // "NAME=value", beside this process's own, of which child_environment.h has exceptions.
   std::vector<std::string> environment;
   ByteCount staging_bytes{int64_t{256} << 20};
