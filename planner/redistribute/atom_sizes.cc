@@ -1,0 +1,105 @@
+#include "planner/redistribute/atom_sizes.h"
+
+#include "planner/redistribute/sub_axis.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace crossmesh {
+namespace {
+
+// Where a part is at one end: a dimension and its place among those that cut it, or partial.
+struct PartPlace {
+  const SubAxis* part;
+  int dimension;  // -1: partial
+  int64_t before_in_dimension;
+};
+
+std::vector<PartPlace> PlacesOf(const RedistributionEnd& end) {
+  std::vector<PartPlace> places;
+  for (size_t dimension = 0; dimension < end.dimensions.size(); ++dimension) {
+    int64_t before = 1;
+    for (const SubAxis& part : end.dimensions[dimension]) {
+      places.push_back({&part, static_cast<int>(dimension), before});
+      before *= part.size;
+    }
+  }
+  for (const PartialAxis& partial : end.partial) places.push_back({&partial.part, -1, 1});
+  return places;
+}
+
+// Where the most major coordinate of an atom is at one end; {-2, 0} where it replicates.
+std::pair<int, int64_t> PlaceOf(const SubAxis& atom, const std::vector<PartPlace>& places) {
+  for (const PartPlace& place : places) {
+    const SubAxis& part = *place.part;
+    if (part.axis != atom.axis || atom.before < part.before ||
+        atom.before >= part.before * part.size) {
+      continue;
+    }
+    if (place.dimension < 0) return {-1, 0};
+    return {place.dimension, place.before_in_dimension * (atom.before / part.before)};
+  }
+  return {-2, 0};
+}
+
+// All orders of the prime factors of an atom, ascending order first.
+std::vector<std::vector<int64_t>> OrdersOf(int64_t size) {
+  std::vector<int64_t> factors = PrimeFactors(size);
+  std::vector<std::vector<int64_t>> orders;
+  do {
+    orders.push_back(factors);
+  } while (std::ranges::next_permutation(factors).found);
+  return orders;
+}
+
+}  // namespace
+
+AtomSizes NeededAtoms(const RedistributionRequest& request) {
+  std::vector<std::set<int64_t>> boundaries(request.axes.size());
+  for (const RedistributionEnd* end : {&request.source, &request.destination}) {
+    for (const PartPlace& place : PlacesOf(*end)) {
+      boundaries[place.part->axis].insert(place.part->before);
+      boundaries[place.part->axis].insert(place.part->before * place.part->size);
+    }
+  }
+  AtomSizes sizes(request.axes.size());
+  for (size_t axis = 0; axis < sizes.size(); ++axis) {
+    boundaries[axis].insert(request.axes[axis].size);
+    int64_t before = 1;
+    for (const int64_t boundary : boundaries[axis]) {
+      if (boundary > before) sizes[axis].push_back(boundary / before);
+      before = boundary;
+    }
+  }
+  return sizes;
+}
+
+std::vector<AtomSizes> PrimeAtoms(const RedistributionRequest& request, size_t ways_max) {
+  const std::vector<PartPlace> source = PlacesOf(request.source);
+  const std::vector<PartPlace> destination = PlacesOf(request.destination);
+  const AtomSizes needed = NeededAtoms(request);
+  std::vector<AtomSizes> ways = {AtomSizes(needed.size())};
+  for (size_t axis = 0; axis < needed.size(); ++axis) {
+    SubAxis atom{.axis = static_cast<int32_t>(axis)};
+    for (const int64_t size : needed[axis]) {
+      atom.size = size;
+      const bool stays = PlaceOf(atom, source) == PlaceOf(atom, destination);
+      const std::vector<std::vector<int64_t>> orders =
+          stays ? std::vector<std::vector<int64_t>>{{size}} : OrdersOf(size);
+      std::vector<AtomSizes> longer;
+      for (const std::vector<int64_t>& order : orders) {
+        for (const AtomSizes& way : ways) {
+          AtomSizes& added = longer.emplace_back(way);
+          added[axis].insert(added[axis].end(), order.begin(), order.end());
+        }
+      }
+      if (longer.size() > ways_max) longer.resize(ways_max);
+      ways = std::move(longer);
+      atom.before *= size;
+    }
+  }
+  return ways;
+}
+
+}  // namespace crossmesh

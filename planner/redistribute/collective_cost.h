@@ -1,0 +1,64 @@
+#pragma once
+
+#include "planner/redistribute/local_type.h"
+#include "planner/redistribute/step.h"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace crossmesh {
+
+// A link that messages between devices cross which differ in this part of an axis.
+struct AxisLink {
+  SubAxis part;
+  double seconds_per_message = 0;
+  double bytes_per_second = 1;
+};
+
+// The time model of collectives, as published for DTensor: a step takes
+//   seconds_per_step + messages * seconds_per_message + bytes / bytes_per_second.
+// A message crosses the slowest link among the atoms in which its ends differ. An all-to-all and a
+// relay pay for every peer at that peer's link; a gather and the reductions are rings, and pay for
+// everything at the slowest link of the group. Two-level forms are sequences of steps, one for each
+// level, and so a search finds them by itself. A plain value, that callers fill from the network.
+struct CollectiveCost {
+  double seconds_per_step = 0;
+  std::vector<AxisLink> links;  // the parts of axes without one cost nothing
+};
+
+// Prices steps of one space. Immutable.
+class StepPrices {
+ public:
+  StepPrices(const TypeSpace& space, const CollectiveCost& cost);
+
+  // Seconds of a step that is no relay: of its kind, over atoms, with so many local bytes before.
+  double Seconds(StepKind kind, std::span<const int32_t> atoms, int64_t local_bytes) const;
+  // Seconds of a relay for its neediest device, with what it misses of each block sent by the
+  // nearest holder. Cost: devices.
+  double RelaySeconds(const LocalType& before, const LocalType& after) const;
+  double SecondsOf(const RedistributionStep& step) const;
+  // The least seconds in which any step brings a device so many bytes.
+  double LeastSeconds(int64_t bytes) const;
+  // Links are counted from the fastest, 0.
+  int level(int32_t atom) const { return levels_[atom]; }
+
+ private:
+  struct Level {
+    double seconds_per_message = 0;
+    double seconds_per_byte = 0;
+  };
+  int LevelOf(const TypeSpace& space, const CollectiveCost& cost, int32_t atom) const;
+  double MessageSeconds(int level, int64_t bytes) const {
+    return sorted_[level].seconds_per_message +
+           sorted_[level].seconds_per_byte * static_cast<double>(bytes);
+  }
+  double AllToAllSeconds(std::span<const int32_t> atoms, int64_t piece_bytes) const;
+
+  const TypeSpace& space_;
+  double seconds_per_step_;
+  std::vector<Level> sorted_;  // fastest first, at least one
+  std::vector<int> levels_;    // of atoms
+};
+
+}  // namespace crossmesh

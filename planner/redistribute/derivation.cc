@@ -1,0 +1,81 @@
+#include "planner/redistribute/derivation.h"
+
+#include "planner/redistribute/overlap.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_format.h>
+
+namespace crossmesh {
+
+absl::string_view DerivationOriginName(DerivationOrigin origin) {
+  switch (origin) {
+    case DerivationOrigin::kSearch:
+      return "search";
+    case DerivationOrigin::kBudget:
+      return "budget";
+    case DerivationOrigin::kUneven:
+      return "uneven";
+    case DerivationOrigin::kBaseline:
+      return "baseline";
+  }
+  return "unknown";
+}
+
+Derivation::Derivation(std::shared_ptr<const TypeSpace> space,
+                       std::vector<RedistributionStep> steps, DerivationOrigin origin)
+    : space_(std::move(space)), steps_(std::move(steps)), origin_(origin) {
+  const NeediestDevice neediest =
+      FindNeediestDevice(*space_, space_->source(), space_->destination());
+  bound_bytes_ = neediest.missing_elements * space_->item_bytes();
+}
+
+int64_t Derivation::bytes() const {
+  int64_t bytes = 0;
+  for (const RedistributionStep& step : steps_) bytes += step.bytes_received;
+  return bytes;
+}
+
+int64_t Derivation::peak_live_bytes() const {
+  int64_t peak = space_->LocalBytes(space_->source());
+  for (const RedistributionStep& step : steps_) peak = std::max(peak, step.live_bytes);
+  return peak;
+}
+
+int64_t Derivation::peak_local_bytes() const {
+  int64_t peak = space_->LocalBytes(space_->source());
+  for (const RedistributionStep& step : steps_) {
+    peak = std::max(peak, space_->LocalBytes(step.after));
+  }
+  return peak;
+}
+
+double Derivation::seconds() const {
+  double seconds = 0;
+  for (const RedistributionStep& step : steps_) seconds += step.seconds;
+  return seconds;
+}
+
+int Derivation::communicating_steps() const {
+  return static_cast<int>(std::ranges::count_if(
+      steps_, [](const RedistributionStep& step) { return step.bytes_received > 0; }));
+}
+
+std::string Derivation::Text() const {
+  std::string text = absl::StrCat(space_->Text(space_->source()), "\n");
+  for (const RedistributionStep& step : steps_) {
+    absl::StrAppend(&text, "  ", StepKindName(step.kind));
+    if (!step.atoms.empty()) absl::StrAppend(&text, " ", space_->AtomsText(step.atoms));
+    absl::StrAppend(&text, ": ", space_->Text(step.before), " -> ", space_->Text(step.after),
+                    ", group ", step.group, ", received ", step.bytes_received, ", live ",
+                    step.live_bytes, "\n");
+  }
+  absl::StrAppend(&text, "bytes ", bytes(), ", bound ", bound_bytes(), ", peak ", peak_live_bytes(),
+                  absl::StrFormat(", seconds %.6g", seconds()), ", found by ",
+                  DerivationOriginName(origin_), "\n");
+  return text;
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,146 @@
+#include "planner/redistribute/layout_search.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace crossmesh {
+
+bool LayoutSearch::Entry::operator<(const Entry& other) const {
+  return std::tuple(estimate, bytes, communicating, -done, node) >
+         std::tuple(other.estimate, other.bytes, other.communicating, -other.done, other.node);
+}
+
+LayoutSearch::LayoutSearch(const SearchSpace& space, const StepPrices& prices,
+                           const LayoutSearchOptions& options, MoveSource moves)
+    : space_(space),
+      prices_(prices),
+      options_(options),
+      move_source_(std::move(moves)),
+      missing_(space),
+      upper_(options.upper) {}
+
+std::optional<PathCost> LayoutSearch::CostAfter(const Node& from, const Move& move) const {
+  const int64_t item = space_.types().item_bytes();
+  const int64_t before = space_.LocalElements(from.type);
+  const int64_t after = space_.LocalElements(move.after);
+  const bool communicates = move.kind != StepKind::kSlice;
+  const int64_t live = (before + after) * item + (communicates ? options_.staging_bytes : 0);
+  if (live > options_.live_bytes_max || after * item > options_.local_bytes_max) {
+    return std::nullopt;
+  }
+  std::vector<int32_t> atoms;
+  int64_t group = 1;
+  for (int32_t atom = 0; atom < space_.atoms(); ++atom) {
+    if (from.type[atom] == move.after[atom]) continue;
+    atoms.push_back(atom);
+    group *= space_.size(atom);
+  }
+  PathCost cost = from.cost;
+  cost.bytes += ReceivedElements(move.kind, before, group) * item;
+  cost.communicating += communicates ? 1 : 0;
+  ++cost.steps;
+  switch (options_.objective) {
+    case PathObjective::kBytes:
+      cost.objective = static_cast<double>(cost.bytes);
+      break;
+    case PathObjective::kSeconds:
+      cost.objective += prices_.Seconds(move.kind, atoms, before * item);
+      break;
+    case PathObjective::kPeakLiveBytes:
+      cost.objective = std::max(cost.objective, static_cast<double>(live));
+      break;
+  }
+  return cost;
+}
+
+void LayoutSearch::Push(int32_t number) {
+  const Node& node = nodes_[number];
+  const int64_t missing = missing_.Elements(node.type) * space_.types().item_bytes();
+  double estimate = node.cost.objective;
+  switch (options_.objective) {
+    case PathObjective::kBytes:
+      estimate += static_cast<double>(missing);
+      break;
+    case PathObjective::kSeconds:
+      estimate += prices_.LeastSeconds(missing);
+      break;
+    case PathObjective::kPeakLiveBytes:
+      break;
+  }
+  const Entry entry{.estimate = estimate,
+                    .bytes = node.cost.bytes + missing,
+                    .communicating = node.cost.communicating + (missing > 0 ? 1 : 0),
+                    .done = node.cost.objective,
+                    .node = number};
+  if (upper_.has_value() &&
+      std::tuple(estimate, entry.bytes, entry.communicating, node.cost.steps) >
+          std::tuple(upper_->objective, upper_->bytes, upper_->communicating, upper_->steps)) {
+    return;
+  }
+  open_.push(entry);
+}
+
+void LayoutSearch::Reach(int32_t from, const Move& move) {
+  const std::optional<PathCost> cost = CostAfter(nodes_[from], move);
+  if (!cost.has_value()) return;
+  const auto [found, added] = known_.try_emplace(move.after, static_cast<int32_t>(nodes_.size()));
+  if (added) {
+    nodes_.push_back({move.after, from, move.kind, *cost, false});
+  } else {
+    Node& node = nodes_[found->second];
+    if (*cost >= node.cost) return;
+    node = {move.after, from, move.kind, *cost, false};
+  }
+  const int32_t number = found->second;
+  if (move.after == space_.destination() && (!upper_.has_value() || *cost < *upper_)) {
+    upper_ = *cost;
+    goal_ = number;
+  }
+  Push(number);
+}
+
+void LayoutSearch::Expand(int32_t number) {
+  nodes_[number].closed = true;
+  ++nodes_expanded_;
+  moves_.clear();
+  const PackedType type = nodes_[number].type;
+  move_source_(MoveState(space_, type), moves_);
+  for (const Move& move : moves_) Reach(number, move);
+}
+
+LayoutPath LayoutSearch::PathTo(int32_t node) const {
+  LayoutPath path{.cost = nodes_[node].cost};
+  for (; nodes_[node].parent >= 0; node = nodes_[node].parent) {
+    path.moves.push_back({nodes_[node].kind, nodes_[node].type});
+  }
+  std::ranges::reverse(path.moves);
+  return path;
+}
+
+std::optional<LayoutPath> LayoutSearch::Run() {
+  nodes_.push_back({space_.source(), -1, StepKind::kSlice, {}, false});
+  known_[space_.source()] = 0;
+  if (space_.source() == space_.destination()) goal_ = 0;
+  Push(0);
+  while (!open_.empty()) {
+    const Entry entry = open_.top();
+    if (nodes_[entry.node].closed) {
+      open_.pop();
+      continue;
+    }
+    if (nodes_[entry.node].type == space_.destination()) break;
+    if (nodes_expanded_ >= options_.nodes_max) {
+      budget_spent_ = true;
+      break;
+    }
+    open_.pop();
+    Expand(entry.node);
+  }
+  if (goal_ < 0) return std::nullopt;
+  LayoutPath path = PathTo(goal_);
+  path.is_best = !budget_spent_;
+  return path;
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,124 @@
+#include "planner/redistribute/missing_estimate.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+namespace crossmesh {
+namespace {
+
+using PlacedDigit = MissingEstimate::PlacedDigit;
+
+bool Coupled(const Digit& a, const Digit& b) {
+  return a.stride % (b.stride * b.size) != 0 && b.stride % (a.stride * a.size) != 0;
+}
+
+std::vector<PlacedDigit> DigitsIn(int dimension, const SearchSpace& space, const PackedType& type) {
+  std::vector<PlacedDigit> placed;
+  for (int atom = 0; atom < space.atoms(); ++atom) {
+    if (type[atom] < kFirstDigit) continue;
+    const Digit& digit = space.digits()[type[atom] - kFirstDigit];
+    if (digit.dimension == dimension) placed.push_back({atom, &digit});
+  }
+  return placed;
+}
+
+}  // namespace
+
+MissingEstimate::MissingEstimate(const SearchSpace& space)
+    : space_(space),
+      wanted_(space.LocalElements(space.destination())),
+      seen_(space.types().shape().rank()) {
+  for (int dimension = 0; dimension < space.types().shape().rank(); ++dimension) {
+    wanted_digits_.push_back(DigitsIn(dimension, space, space.destination()));
+    wanted_lengths_.push_back(space.types().shape()[dimension]);
+    for (const PlacedDigit& placed : wanted_digits_.back()) {
+      wanted_lengths_.back() /= placed.digit->size;
+    }
+  }
+}
+
+// Counts on the indices, in units of the finest stride, for all coordinates of the atoms that cut
+// the dimension now or at the destination.
+MissingEstimate::Range MissingEstimate::CountIndices(int dimension, const PackedType& type) const {
+  std::vector<PlacedDigit> digits = DigitsIn(dimension, space_, type);
+  for (const PlacedDigit& wanted : wanted_digits_[dimension]) digits.push_back(wanted);
+  int64_t unit = space_.types().shape()[dimension];
+  for (const PlacedDigit& placed : digits) unit = std::gcd(unit, placed.digit->stride);
+  std::vector<int64_t> weights(kSearchAtomsMax, 0);  // of an atom's coordinate in a number of all
+  int64_t combinations = 1;
+  for (const PlacedDigit& placed : digits) {
+    if (weights[placed.atom] != 0) continue;
+    weights[placed.atom] = combinations;
+    combinations *= placed.digit->size;
+  }
+  std::vector<int64_t> counts(combinations, 0);
+  for (int64_t index = 0; index < space_.types().shape()[dimension]; index += unit) {
+    std::vector<int64_t> coordinates(kSearchAtomsMax, -1);
+    bool possible = true;
+    int64_t combination = 0;
+    for (const PlacedDigit& placed : digits) {
+      const int64_t coordinate = index / placed.digit->stride % placed.digit->size;
+      int64_t& known = coordinates[placed.atom];
+      possible &= known < 0 || known == coordinate;
+      if (known < 0) combination += coordinate * weights[placed.atom];
+      known = coordinate;
+    }
+    if (possible) counts[combination] += unit;
+  }
+  const auto [least, most] = std::ranges::minmax(counts);
+  return {least, most};
+}
+
+MissingEstimate::Range MissingEstimate::CommonIndices(int dimension, const PackedType& type) {
+  const std::vector<PlacedDigit>& wanted = wanted_digits_[dimension];
+  int64_t common = wanted_lengths_[dimension];
+  bool simple = true;  // all digits are the same or independent
+  for (int atom = 0; atom < space_.atoms(); ++atom) {
+    if (type[atom] < kFirstDigit) continue;
+    const Digit& held = space_.digits()[type[atom] - kFirstDigit];
+    if (held.dimension != dimension) continue;
+    bool same = false;
+    for (const PlacedDigit& placed : wanted) {
+      const bool same_digit = &held == placed.digit;
+      if (same_digit && atom != placed.atom) return {0, common};
+      same |= same_digit;
+      simple &= same_digit || !Coupled(held, *placed.digit);
+    }
+    if (!same) common /= held.size;
+  }
+  if (simple) return {common, common};
+  PackedType key{};
+  for (const PlacedDigit& held : DigitsIn(dimension, space_, type)) {
+    key[held.atom] = type[held.atom];
+  }
+  const auto [found, added] = seen_[dimension].try_emplace(key);
+  if (added) found->second = CountIndices(dimension, type);
+  return found->second;
+}
+
+int64_t MissingEstimate::Elements(const PackedType& type) {
+  const PackedType& destination = space_.destination();
+  if (type == destination) return 0;
+  for (int atom = 0; atom < space_.atoms(); ++atom) {
+    if ((type[atom] == kPartialCode) != (destination[atom] == kPartialCode)) return wanted_;
+  }
+  int64_t least = 1;
+  int64_t most = 1;
+  int varying = 0;
+  int64_t rest = wanted_;  // of dimensions that a rule cuts, which every device has as wanted
+  for (int dimension = 0; dimension < space_.types().shape().rank(); ++dimension) {
+    if (space_.is_fixed(dimension)) continue;
+    const Range common = CommonIndices(dimension, type);
+    if (common.least == 0) return wanted_;
+    rest /= wanted_lengths_[dimension];
+    least *= common.least;
+    most *= common.most;
+    varying += common.least != common.most ? 1 : 0;
+  }
+  // Coordinates that are worst for one dimension may be good for another.
+  return wanted_ - rest * (varying <= 1 ? least : most);
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,63 @@
+#include "planner/redistribute/overlap.h"
+
+#include <algorithm>
+
+namespace crossmesh {
+
+Overlap::Overlap(const TypeSpace& space, const LocalType& before, const LocalType& after)
+    : space_(space), before_(before), after_(after), seen_(space.shape().rank()) {
+  for (const std::vector<DimensionCut>& cuts : after.dimensions) {
+    parts_after_.push_back(space.Parts(cuts));
+  }
+}
+
+int64_t Overlap::Common(int dimension, int64_t before, int64_t after) {
+  const auto [found, added] =
+      seen_[dimension].try_emplace(before * parts_after_[dimension] + after, 0);
+  if (!added) return found->second;
+  const std::vector<Interval> held = space_.IndicesOf(before_, dimension, before);
+  const std::vector<Interval> wanted = space_.IndicesOf(after_, dimension, after);
+  int64_t common = 0;
+  for (size_t i = 0, j = 0; i < held.size() && j < wanted.size();) {
+    common += std::max<int64_t>(Intersect(held[i], wanted[j]).length(), 0);
+    (held[i].end < wanted[j].end ? i : j)++;
+  }
+  return found->second = common;
+}
+
+int64_t Overlap::Elements(int64_t holder, int64_t receiver) {
+  int64_t elements = 1;
+  for (int dimension = 0; dimension < space_.shape().rank(); ++dimension) {
+    elements *= Common(dimension, space_.PartOf(before_.dimensions[dimension], holder),
+                       space_.PartOf(after_.dimensions[dimension], receiver));
+  }
+  return elements;
+}
+
+int64_t Overlap::ElementsAfter(int64_t device) {
+  int64_t elements = 1;
+  for (int dimension = 0; dimension < space_.shape().rank(); ++dimension) {
+    const int64_t part = space_.PartOf(after_.dimensions[dimension], device);
+    int64_t length = 0;
+    for (const Interval& indices : space_.IndicesOf(after_, dimension, part)) {
+      length += indices.length();
+    }
+    elements *= length;
+  }
+  return elements;
+}
+
+NeediestDevice FindNeediestDevice(const TypeSpace& space, const LocalType& before,
+                                  const LocalType& after) {
+  if (before == after) return {};
+  if (before.partial != after.partial) return {.missing_elements = space.LocalElements(after)};
+  Overlap overlap(space, before, after);
+  NeediestDevice neediest;
+  for (int64_t device = 0; device < space.devices(); ++device) {
+    const int64_t missing = overlap.ElementsAfter(device) - overlap.Elements(device, device);
+    if (missing > neediest.missing_elements) neediest = {device, missing};
+  }
+  return neediest;
+}
+
+}  // namespace crossmesh

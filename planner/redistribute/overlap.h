@@ -1,0 +1,44 @@
+#pragma once
+
+#include "planner/redistribute/local_type.h"
+
+#include <cstdint>
+#include <vector>
+
+#include <absl/container/flat_hash_map.h>
+
+namespace crossmesh {
+
+// How many elements devices have in common before and after a change of type, counted on the
+// indices themselves. Thread-compatible; refers to the space and both types.
+class Overlap {
+ public:
+  Overlap(const TypeSpace& space, const LocalType& before, const LocalType& after);
+
+  // Elements that `holder` has before and `receiver` is to have afterwards. Cost: the dimensions,
+  // and once for each pair of parts of a dimension its intervals.
+  int64_t Elements(int64_t holder, int64_t receiver);
+  // Elements of a device afterwards; 0 where a rule leaves it nothing.
+  int64_t ElementsAfter(int64_t device);
+
+ private:
+  int64_t Common(int dimension, int64_t before, int64_t after);
+
+  const TypeSpace& space_;
+  const LocalType& before_;
+  const LocalType& after_;
+  std::vector<int64_t> parts_after_;                         // of each dimension
+  std::vector<absl::flat_hash_map<int64_t, int64_t>> seen_;  // [dimension][pair of parts]
+};
+
+// The device that misses most, and how many elements: no plan can have it receive less. Where a sum
+// is still to be made, a device has none of the result, so it misses all of it.
+struct NeediestDevice {
+  int64_t device = 0;
+  int64_t missing_elements = 0;
+};
+// Cost: devices times dimensions.
+NeediestDevice FindNeediestDevice(const TypeSpace& space, const LocalType& before,
+                                  const LocalType& after);
+
+}  // namespace crossmesh

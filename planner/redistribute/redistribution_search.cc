@@ -1,0 +1,182 @@
+#include "planner/redistribute/redistribution_search.h"
+
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "planner/redistribute/atom_sizes.h"
+#include "planner/redistribute/layout_search.h"
+#include "planner/redistribute/reduce_then_relay.h"
+#include "planner/redistribute/search_space.h"
+
+#include <algorithm>
+#include <memory>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+struct Candidate {
+  PathCost cost;
+  Derivation derivation;
+};
+
+PathCost CostOf(const Derivation& derivation, RedistributionObjective objective) {
+  return {.objective = objective == RedistributionObjective::kBytes
+                           ? static_cast<double>(derivation.bytes())
+                           : derivation.seconds(),
+          .bytes = derivation.bytes(),
+          .communicating = derivation.communicating_steps(),
+          .steps = static_cast<int32_t>(derivation.steps().size())};
+}
+
+// Slices in a row, and gathers, are one step where that costs no more.
+void Append(const TypeSpace& space, const StepPrices& prices, StepStaging staging,
+            RedistributionStep step, std::vector<RedistributionStep>& steps) {
+  const bool joins = !steps.empty() && steps.back().kind == step.kind &&
+                     (step.kind == StepKind::kSlice || step.kind == StepKind::kAllGather);
+  if (joins) {
+    const RedistributionStep& last = steps.back();
+    absl::StatusOr<RedistributionStep> joined =
+        MakeStep(space, step.kind, last.before, step.after, staging);
+    if (joined.ok()) {
+      joined->seconds = prices.SecondsOf(*joined);
+      if (joined->bytes_received <= last.bytes_received + step.bytes_received &&
+          joined->seconds <= last.seconds + step.seconds) {
+        steps.back() = *std::move(joined);
+        return;
+      }
+    }
+  }
+  steps.push_back(std::move(step));
+}
+
+std::vector<RedistributionStep> StepsOf(const SearchSpace& space, const StepPrices& prices,
+                                        StepStaging staging, const LayoutPath& path) {
+  std::vector<RedistributionStep> steps;
+  PackedType type = space.source();
+  for (const Move& move : path.moves) {
+    absl::StatusOr<RedistributionStep> step =
+        MakeStep(space.types(), move.kind, space.Unpack(type), space.Unpack(move.after), staging);
+    CHECK_OK(step);
+    step->seconds = prices.SecondsOf(*step);
+    Append(space.types(), prices, staging, *std::move(step), steps);
+    type = move.after;
+  }
+  return steps;
+}
+
+// One request's searches: one for each way to split axes into atoms.
+class RequestSearch {
+ public:
+  RequestSearch(const RedistributionRequest& request, const RedistributionOptions& options)
+      : request_(request), options_(options) {}
+
+  absl::StatusOr<RedistributionResult> Run() {
+    TryRelay();
+    for (const AtomSizes& sizes : PrimeAtoms(request_, options_.atom_ways_max)) TryAtoms(sizes);
+    if (!best_.has_value()) return Refusal();
+    return RedistributionResult{std::move(best_->derivation), nodes_};
+  }
+
+ private:
+  void Offer(Derivation derivation) {
+    const PathCost cost = CostOf(derivation, options_.objective);
+    if (!best_.has_value() || cost < best_->cost) best_.emplace(cost, std::move(derivation));
+  }
+
+  bool Fits(const Derivation& derivation) const {
+    return derivation.peak_live_bytes() <= options_.live_bytes_max.value_or(INT64_MAX) &&
+           derivation.peak_local_bytes() <= options_.local_bytes_max.value_or(INT64_MAX);
+  }
+
+  void TryRelay() {
+    const auto space = std::make_shared<const TypeSpace>(request_, NeededAtoms(request_));
+    const std::optional<SearchSpace> searchable = SearchSpace::Create(*space);
+    if (searchable.has_value() && !options_.relay) return;
+    Derivation relay = ReduceThenRelay(
+        space, options_.cost, options_.staging,
+        searchable.has_value() ? DerivationOrigin::kSearch : DerivationOrigin::kUneven);
+    least_live_bytes_ = relay.peak_live_bytes();
+    if (Fits(relay)) Offer(std::move(relay));
+  }
+
+  LayoutSearchOptions SearchOptions(PathObjective objective) const {
+    return {.objective = objective,
+            .live_bytes_max = options_.live_bytes_max.value_or(INT64_MAX),
+            .local_bytes_max = options_.local_bytes_max.value_or(INT64_MAX),
+            .staging_bytes = options_.staging.bytes,
+            .relay = options_.relay,
+            .nodes_max = options_.nodes_max - nodes_};
+  }
+
+  void TryAtoms(const AtomSizes& sizes) {
+    const auto types = std::make_shared<const TypeSpace>(request_, sizes);
+    const std::optional<SearchSpace> space = SearchSpace::Create(*types);
+    if (!space.has_value()) return;
+    const StepPrices prices(*types, options_.cost);
+    LayoutSearchOptions search_options = SearchOptions(
+        options_.objective == RedistributionObjective::kBytes ? PathObjective::kBytes
+                                                              : PathObjective::kSeconds);
+    if (best_.has_value()) search_options.upper = best_->cost;
+    LayoutSearch search(*space, prices, search_options);
+    const std::optional<LayoutPath> path = search.Run();
+    nodes_ += search.nodes();
+    budget_spent_ |= search.budget_spent();
+    if (!path.has_value()) return;
+    Offer(Derivation(types, StepsOf(*space, prices, options_.staging, *path),
+                     path->is_best ? DerivationOrigin::kSearch : DerivationOrigin::kBudget));
+  }
+
+  absl::Status Refusal() {
+    for (const AtomSizes& sizes : PrimeAtoms(request_, 1)) {
+      const TypeSpace types(request_, sizes);
+      const std::optional<SearchSpace> space = SearchSpace::Create(types);
+      if (!space.has_value()) continue;
+      LayoutSearchOptions search_options = SearchOptions(PathObjective::kPeakLiveBytes);
+      search_options.live_bytes_max = INT64_MAX;
+      search_options.nodes_max = options_.nodes_max;
+      const StepPrices prices(types, options_.cost);
+      const std::optional<LayoutPath> path = LayoutSearch(*space, prices, search_options).Run();
+      if (!path.has_value()) continue;
+      const int64_t peak =
+          std::max(static_cast<int64_t>(path->cost.objective), types.LocalBytes(types.source()));
+      least_live_bytes_ = std::min(least_live_bytes_.value_or(INT64_MAX), peak);
+    }
+    if (!least_live_bytes_.has_value() || least_live_bytes_ <= options_.live_bytes_max) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("redistribution: expected a path within ", options_.nodes_max, " nodes and ",
+                       options_.local_bytes_max.value_or(INT64_MAX), " local bytes, found none"));
+    }
+    return absl::ResourceExhaustedError(absl::StrCat("cap on live bytes: expected at least ",
+                                                     *least_live_bytes_, ", found ",
+                                                     options_.live_bytes_max.value_or(0)));
+  }
+
+  const RedistributionRequest& request_;
+  const RedistributionOptions& options_;
+  std::optional<Candidate> best_;
+  std::optional<int64_t> least_live_bytes_;
+  int64_t nodes_ = 0;
+  bool budget_spent_ = false;
+};
+
+absl::Status ValidateLimit(absl::string_view name, const std::optional<int64_t>& limit) {
+  if (!limit.has_value() || *limit >= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, ": expected at least 1 byte, found ", *limit));
+}
+
+}  // namespace
+
+absl::StatusOr<RedistributionResult> SearchRedistribution(const RedistributionRequest& request,
+                                                          const RedistributionOptions& options) {
+  RETURN_IF_ERROR(Validate(request));
+  RETURN_IF_ERROR(ValidateLimit("cap on live bytes", options.live_bytes_max));
+  RETURN_IF_ERROR(ValidateLimit("cap on a local array", options.local_bytes_max));
+  return RequestSearch(request, options).Run();
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "planner/redistribute/collective_cost.h"
+#include "planner/redistribute/derivation.h"
+#include "planner/redistribute/redistribution_request.h"
+#include "planner/redistribute/step.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+enum class RedistributionObjective : uint8_t { kSeconds, kBytes };
+
+struct RedistributionOptions {
+  RedistributionObjective objective = RedistributionObjective::kSeconds;
+  CollectiveCost cost;
+  // Limits: of in, out and staging of a step, and of one local array, on every device.
+  std::optional<int64_t> live_bytes_max;
+  std::optional<int64_t> local_bytes_max;
+  StepStaging staging;
+  // Whether a step may be a relay: any layout to any other, point to point. Where a dimension that
+  // does not divide changes it is one all the same.
+  bool relay = true;
+  int64_t nodes_max = 20000;  // types that are expanded
+  size_t atom_ways_max = 16;  // ways to split axes whose sizes have several primes
+};
+
+struct RedistributionResult {
+  Derivation derivation;
+  int64_t nodes = 0;  // that were expanded
+};
+
+// The best derivation by the objective, then by bytes, communicating steps, steps, and the text of
+// types: A* over local types, by what the neediest device misses at least. Equal requests give
+// equal derivations. After `nodes_max` nodes it is the best one that was seen, or reductions and a
+// relay where none was, and its origin says so.
+//
+// InvalidArgument as Validate, and for a limit below 1. ResourceExhausted below the least feasible
+// limit of live bytes, which the message names. Cost: nodes times moves.
+absl::StatusOr<RedistributionResult> SearchRedistribution(
+    const RedistributionRequest& request, const RedistributionOptions& options = {});
+
+}  // namespace crossmesh

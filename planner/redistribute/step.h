@@ -1,0 +1,69 @@
+#pragma once
+
+#include "planner/redistribute/local_type.h"
+
+#include <cstdint>
+#include <vector>
+
+#include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+
+// m is the elements of a local array before the step, N the devices of a group.
+enum class StepKind : uint8_t {
+  kSlice,          // each device keeps a part of its own: nothing is received
+  kAllGather,      // (N-1) m
+  kAllToAll,       // m (N-1)/N; over several atoms and dimensions at once
+  kPermute,        // m, and nothing by devices whose block stays
+  kReduceScatter,  // m (N-1)/N; onto several dimensions at once
+  kAllReduce,      // 2 (N-1) m/N, m/N rounded up
+  kRelay,          // the elements that a device misses, from any that has them
+};
+absl::string_view StepKindName(StepKind kind);  // "slice", "all_gather", ..., "relay"
+
+// One step of a derivation, and what it costs. Immutable.
+struct RedistributionStep {
+  StepKind kind = StepKind::kSlice;
+  LocalType before;
+  LocalType after;
+  std::vector<int32_t> atoms;  // whose coordinates tell the members of a group apart, ascending
+  int64_t group = 1;           // devices of a group; all of the mesh in a permute and a relay
+  int64_t bytes_received = 0;  // by the busiest device
+  int64_t live_bytes = 0;      // in, out and declared staging of the fullest device
+  double seconds = 0;          // by the time model; 0 without one
+};
+
+// Bytes that an executor declares beside the step's in and out, on a device, for every step that
+// communicates.
+struct StepStaging {
+  int64_t bytes = 0;
+};
+
+// The step of that kind from one type to the other, with all but its seconds. InvalidArgument,
+// which names step and types, when either type is not valid or the kind cannot do that:
+//  slice           replicated atoms become cuts
+//  all_gather      cuts become replicated
+//  all_to_all      cuts become other cuts, none of whose digits was in use: so all pieces have one
+//                  size
+//  permute         as many local elements of the same blocks, held by other devices
+//  reduce_scatter  partial atoms become cuts that were not in use
+//  all_reduce      partial atoms become replicated
+//  relay           anything, with the same partial atoms
+// Cost: the atoms; devices for a relay.
+absl::StatusOr<RedistributionStep> MakeStep(const TypeSpace& space, StepKind kind,
+                                            const LocalType& before, const LocalType& after,
+                                            StepStaging staging = {});
+
+// Elements that the busiest device receives in a step that is no relay and moves something: of so
+// many local elements before, in groups of so many devices.
+int64_t ReceivedElements(StepKind kind, int64_t local_elements, int64_t group);
+
+// For each device of a permute the one whose block it gets: itself wherever its block stays, else
+// one that differs from it in as few atoms as possible, major ones first. A bijection, among
+// devices of one partial coordinate. The types must be those of a permute. Cost: devices times
+// atoms.
+std::vector<int64_t> PermuteSources(const TypeSpace& space, const LocalType& before,
+                                    const LocalType& after);
+
+}  // namespace crossmesh
