@@ -13,6 +13,8 @@ constexpr int64_t kChoicesMax = 96;
 constexpr int kThoroughAtoms = 5;
 constexpr size_t kParkingDigits = 2;
 
+bool IsThorough(const SearchSpace& space) { return space.atoms() <= kThoroughAtoms; }
+
 class ChoiceWalk {
  public:
   ChoiceWalk(const MoveState& state, StepKind kind, const AtomOptions& options,
@@ -87,12 +89,10 @@ void AppendSome(const MoveState& state, StepKind kind, const AtomOptions& option
 std::vector<uint8_t> ParkingDigits(const MoveState& state, int atom) {
   std::vector<uint8_t> codes;
   std::vector<uint8_t> wanted;
-  const bool thorough = state.space.atoms() <= kThoroughAtoms;
-  DigitSet unmet_conflicts = state.in_the_way;
   for (const int digit : state.space.digits_of_size(state.space.size(atom))) {
     if (!state.IsFree(digit)) continue;
     const uint8_t code = static_cast<uint8_t>(kFirstDigit + digit);
-    if (thorough || (!unmet_conflicts[digit] && codes.size() < kParkingDigits)) {
+    if (IsThorough(state.space) || (!state.in_the_way[digit] && codes.size() < kParkingDigits)) {
       codes.push_back(code);
     } else if (state.unmet[digit] && wanted.size() < kParkingDigits) {
       wanted.push_back(code);
@@ -117,8 +117,11 @@ bool AppendWantedSlices(const MoveState& state, std::vector<Move>& moves) {
 
 void AppendSlices(const MoveState& state, std::vector<Move>& moves) {
   if (AppendWantedSlices(state, moves)) return;
+  // Where more has to be exchanged than each device has, it costs less to exchange a share of it
+  // and gather in the end.
+  const bool crowded = (state.used & state.in_the_way).any();
   for (int atom = 0; atom < state.space.atoms(); ++atom) {
-    if (state.type[atom] != kReplicatedCode || !state.WantsCut(atom)) continue;
+    if (state.type[atom] != kReplicatedCode || !(state.WantsCut(atom) || crowded)) continue;
     AtomOptions options;
     options[atom] = ParkingDigits(state, atom);
     AppendChoices(state, StepKind::kSlice, options, moves);
@@ -132,7 +135,8 @@ void AppendExchanges(const MoveState& state, std::vector<Move>& moves) {
     if (!state.IsCut(atom) || state.IsPlaced(atom)) continue;
     if (state.WantsCut(atom) && state.IsFree(state.GoalDigit(atom))) {
       wanted[atom].push_back(state.Goal(atom));
-    } else if (state.in_the_way[state.DigitOf(atom)]) {
+    } else if (state.in_the_way[state.DigitOf(atom)] ||
+               (state.WantsCut(atom) && IsThorough(state.space))) {
       all[atom] = ParkingDigits(state, atom);
     }
   }
@@ -173,7 +177,10 @@ void AppendReductions(const MoveState& state, std::vector<Move>& moves) {
 MoveState::MoveState(const SearchSpace& search_space, const PackedType& packed)
     : space(search_space), type(packed) {
   for (int atom = 0; atom < space.atoms(); ++atom) {
-    if (IsCut(atom)) blocked |= space.conflicts(DigitOf(atom));
+    if (IsCut(atom)) {
+      used.set(DigitOf(atom));
+      blocked |= space.conflicts(DigitOf(atom));
+    }
     if (!WantsCut(atom) || IsPlaced(atom)) continue;
     unmet.set(GoalDigit(atom));
     in_the_way |= space.conflicts(GoalDigit(atom));

@@ -32,6 +32,7 @@ struct MoveState {
 
   const SearchSpace& space;
   const PackedType& type;
+  DigitSet used;        // digits that are cut
   DigitSet blocked;     // digits that cannot be cut any more
   DigitSet unmet;       // those that the destination wants of other atoms than cut them, if any do
   DigitSet in_the_way;  // those that conflict with an unmet one

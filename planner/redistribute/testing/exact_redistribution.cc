@@ -1,0 +1,78 @@
+#include "planner/redistribute/testing/exact_redistribution.h"
+
+#include "common/base/check.h"
+#include "planner/redistribute/step.h"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <utility>
+
+namespace crossmesh {
+
+ExactRedistribution::ExactRedistribution(const TypeSpace& space) : space_(space) {
+  LocalType type;
+  type.dimensions.resize(space.shape().rank());
+  ListTypes(type, 0);
+  ListEdges();
+}
+
+void ExactRedistribution::ListTypes(LocalType& type, int32_t atom) {
+  if (atom == space_.atom_count()) {
+    types_.push_back(type);
+    return;
+  }
+  ListTypes(type, atom + 1);
+  for (int dimension = 0; dimension < space_.shape().rank(); ++dimension) {
+    for (int64_t stride = 1; stride < space_.shape()[dimension]; ++stride) {
+      const std::vector<DimensionCut> cuts = type.dimensions[dimension];
+      type.dimensions[dimension].push_back({atom, stride});
+      std::ranges::sort(type.dimensions[dimension], std::ranges::greater(), &DimensionCut::stride);
+      if (space_.Validate(type).ok()) ListTypes(type, atom + 1);
+      type.dimensions[dimension] = cuts;
+    }
+  }
+}
+
+void ExactRedistribution::ListEdges() {
+  edges_to_.resize(types_.size());
+  for (size_t from = 0; from < types_.size(); ++from) {
+    for (size_t to = 0; to < types_.size(); ++to) {
+      if (from == to) continue;
+      for (const StepKind kind :
+           {StepKind::kSlice, StepKind::kAllGather, StepKind::kAllToAll, StepKind::kPermute}) {
+        const absl::StatusOr<RedistributionStep> step =
+            MakeStep(space_, kind, types_[from], types_[to]);
+        if (!step.ok()) continue;
+        edges_to_[to].push_back({static_cast<int32_t>(from), step->bytes_received});
+      }
+    }
+  }
+}
+
+size_t ExactRedistribution::IndexOf(const LocalType& type) const {
+  const auto found = std::ranges::find(types_, type);
+  CHECK(found != types_.end()) << space_.Text(type);
+  return found - types_.begin();
+}
+
+std::vector<int64_t> ExactRedistribution::LeastBytes(const LocalType& destination,
+                                                     int64_t local_bytes_max) const {
+  using Entry = std::pair<int64_t, int32_t>;  // bytes, type
+  std::vector<int64_t> least(types_.size(), -1);
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> open;
+  open.push({0, static_cast<int32_t>(IndexOf(destination))});
+  while (!open.empty()) {
+    const auto [bytes, type] = open.top();
+    open.pop();
+    if (least[type] >= 0) continue;
+    least[type] = bytes;
+    if (space_.LocalBytes(types_[type]) > local_bytes_max) continue;
+    for (const Edge& edge : edges_to_[type]) {
+      if (least[edge.from] < 0) open.push({bytes + edge.bytes, edge.from});
+    }
+  }
+  return least;
+}
+
+}  // namespace crossmesh

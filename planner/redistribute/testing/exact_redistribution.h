@@ -1,0 +1,39 @@
+// The least bytes of any sequence of steps, by trying all of them.
+
+#pragma once
+
+#include "planner/redistribute/local_type.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace crossmesh {
+
+// All local types over which a tensor of one small mesh can lie without partial sums, contiguous
+// and strided, and every step from one to another: what MakeStep allows, and nothing else of the
+// search. Cost: types squared.
+class ExactRedistribution {
+ public:
+  explicit ExactRedistribution(const TypeSpace& space);
+
+  // The least bytes from each type to `destination` when no local array on the way, the first one
+  // apart, has more than `local_bytes_max`; -1: out of reach. In the order of types().
+  std::vector<int64_t> LeastBytes(const LocalType& destination, int64_t local_bytes_max) const;
+  const std::vector<LocalType>& types() const { return types_; }
+  size_t IndexOf(const LocalType& type) const;
+
+ private:
+  struct Edge {
+    int32_t from;
+    int64_t bytes;
+  };
+
+  void ListTypes(LocalType& type, int32_t atom);
+  void ListEdges();
+
+  const TypeSpace& space_;
+  std::vector<LocalType> types_;
+  std::vector<std::vector<Edge>> edges_to_;  // of each type
+};
+
+}  // namespace crossmesh
