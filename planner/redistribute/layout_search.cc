@@ -1,5 +1,7 @@
 #include "planner/redistribute/layout_search.h"
 
+#include "planner/redistribute/exchange_estimate.h"
+
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -54,9 +56,23 @@ std::optional<PathCost> LayoutSearch::CostAfter(const Node& from, const Move& mo
   return cost;
 }
 
+bool LayoutSearch::HasSums(const PackedType& type) const {
+  for (int atom = 0; atom < space_.atoms(); ++atom) {
+    if (type[atom] == kPartialCode && space_.destination()[atom] != kPartialCode) return true;
+  }
+  return false;
+}
+
 void LayoutSearch::Push(int32_t number) {
   const Node& node = nodes_[number];
-  const int64_t missing = missing_.Elements(node.type) * space_.types().item_bytes();
+  int64_t missing = missing_.Elements(node.type);
+  int32_t communicating = missing > 0 ? 1 : 0;
+  if (node.type != space_.destination() && !HasSums(node.type)) {
+    const ExchangeEstimate exchange = EstimateExchange(space_, node.type);
+    missing = std::max(missing, exchange.elements);
+    communicating = std::max(communicating, exchange.communicating);
+  }
+  missing *= space_.types().item_bytes();
   double estimate = node.cost.objective;
   switch (options_.objective) {
     case PathObjective::kBytes:
@@ -70,7 +86,7 @@ void LayoutSearch::Push(int32_t number) {
   }
   const Entry entry{.estimate = estimate,
                     .bytes = node.cost.bytes + missing,
-                    .communicating = node.cost.communicating + (missing > 0 ? 1 : 0),
+                    .communicating = node.cost.communicating + communicating,
                     .done = node.cost.objective,
                     .node = number};
   if (upper_.has_value() &&

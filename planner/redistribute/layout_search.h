@@ -79,6 +79,7 @@ class LayoutSearch {
   void Expand(int32_t node);
   void Reach(int32_t from, const Move& move);
   std::optional<PathCost> CostAfter(const Node& from, const Move& move) const;
+  bool HasSums(const PackedType& type) const;
   void Push(int32_t node);
   LayoutPath PathTo(int32_t node) const;
 
