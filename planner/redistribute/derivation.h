@@ -26,6 +26,12 @@ class Derivation {
   Derivation(std::shared_ptr<const TypeSpace> space, std::vector<RedistributionStep> steps,
              DerivationOrigin origin);
 
+  Derivation WithOrigin(DerivationOrigin origin) const {
+    Derivation other = *this;
+    other.origin_ = origin;
+    return other;
+  }
+
   const TypeSpace& space() const { return *space_; }
   const std::vector<RedistributionStep>& steps() const { return steps_; }
   DerivationOrigin origin() const { return origin_; }

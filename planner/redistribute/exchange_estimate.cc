@@ -8,6 +8,8 @@
 namespace crossmesh {
 namespace {
 
+constexpr double kStrayShare = 0.25;
+
 // Sizes as products over atoms; N of the comment.
 struct Crowd {
   int64_t strays = 1;         // product of the sizes of atoms that cut elsewhere than wanted
@@ -97,6 +99,16 @@ ExchangeEstimate EstimateExchange(const SearchSpace& space, const PackedType& ty
       wanted +
       static_cast<int64_t>(std::floor((exchanged - 1) * static_cast<double>(least_local) + 1e-6));
   return estimate;
+}
+
+double Disorder(const SearchSpace& space, const PackedType& type) {
+  double bits = std::log2(static_cast<double>(MissingCuts(space, type, 1)));
+  for (int atom = 0; atom < space.atoms(); ++atom) {
+    const uint8_t goal = space.destination()[atom];
+    if (goal < kFirstDigit || type[atom] == goal) continue;
+    bits += kStrayShare * std::log2(static_cast<double>(space.size(atom)));
+  }
+  return bits;
 }
 
 }  // namespace crossmesh

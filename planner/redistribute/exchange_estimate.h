@@ -12,6 +12,10 @@ struct ExchangeEstimate {
   int32_t communicating = 0;  // steps that communicate, at least
 };
 
+// How far a packed type is from the destination, for a search in haste: 0 only there. In bits: of
+// what dimensions are cut too little, and a share of what cuts elsewhere than wanted.
+double Disorder(const SearchSpace& space, const PackedType& type);
+
 // Let m be the least local array on the way, and O the destination's. Arrays grow only in gathers,
 // and each costs what the array grows by: together at least O - m. Everything else is exchanged at
 // sizes of at least m. Atoms that cut elsewhere than wanted, N devices together, have to be moved:

@@ -63,6 +63,16 @@ bool LayoutSearch::HasSums(const PackedType& type) const {
   return false;
 }
 
+// What is exchanged is exchanged at about the size that the local array has now.
+double LayoutSearch::LeftInHaste(const PackedType& type) const {
+  const double bytes =
+      static_cast<double>(space_.LocalElements(type) * space_.types().item_bytes());
+  const double once = options_.objective == PathObjective::kSeconds
+                          ? prices_.LeastSeconds(static_cast<int64_t>(bytes))
+                          : bytes;
+  return once * Disorder(space_, type);
+}
+
 void LayoutSearch::Push(int32_t number) {
   const Node& node = nodes_[number];
   int64_t missing = missing_.Elements(node.type);
@@ -73,24 +83,25 @@ void LayoutSearch::Push(int32_t number) {
     communicating = std::max(communicating, exchange.communicating);
   }
   missing *= space_.types().item_bytes();
-  double estimate = node.cost.objective;
+  double left = 0;  // of the objective, at least
   switch (options_.objective) {
     case PathObjective::kBytes:
-      estimate += static_cast<double>(missing);
+      left = static_cast<double>(missing);
       break;
     case PathObjective::kSeconds:
-      estimate += prices_.LeastSeconds(missing);
+      left = prices_.LeastSeconds(missing);
       break;
     case PathObjective::kPeakLiveBytes:
       break;
   }
-  const Entry entry{.estimate = estimate,
+  const double hurry = options_.haste == 0 ? 0 : options_.haste * LeftInHaste(node.type);
+  const Entry entry{.estimate = node.cost.objective + left + hurry,
                     .bytes = node.cost.bytes + missing,
                     .communicating = node.cost.communicating + communicating,
                     .done = node.cost.objective,
                     .node = number};
   if (upper_.has_value() &&
-      std::tuple(estimate, entry.bytes, entry.communicating, node.cost.steps) >
+      std::tuple(node.cost.objective + left, entry.bytes, entry.communicating, node.cost.steps) >
           std::tuple(upper_->objective, upper_->bytes, upper_->communicating, upper_->steps)) {
     return;
   }
@@ -118,7 +129,6 @@ void LayoutSearch::Reach(int32_t from, const Move& move) {
 
 void LayoutSearch::Expand(int32_t number) {
   nodes_[number].closed = true;
-  ++nodes_expanded_;
   moves_.clear();
   const PackedType type = nodes_[number].type;
   move_source_(MoveState(space_, type), moves_);
@@ -146,7 +156,7 @@ std::optional<LayoutPath> LayoutSearch::Run() {
       continue;
     }
     if (nodes_[entry.node].type == space_.destination()) break;
-    if (nodes_expanded_ >= options_.nodes_max) {
+    if (nodes() >= options_.nodes_max) {
       budget_spent_ = true;
       break;
     }
@@ -155,7 +165,7 @@ std::optional<LayoutPath> LayoutSearch::Run() {
   }
   if (goal_ < 0) return std::nullopt;
   LayoutPath path = PathTo(goal_);
-  path.is_best = !budget_spent_;
+  path.is_best = !budget_spent_ && options_.haste == 0;
   return path;
 }
 

@@ -33,7 +33,10 @@ struct LayoutSearchOptions {
   int64_t local_bytes_max = INT64_MAX;
   int64_t staging_bytes = 0;
   bool relay = false;
-  int64_t nodes_max = 0;
+  int64_t nodes_max = 0;  // types that are reached
+  // Over 0: types that are less in disorder are preferred, so that a path is found sooner, which
+  // may not be the best. How many exchanges of a local array a bit of disorder counts.
+  double haste = 0;
   std::optional<PathCost> upper;  // only a path that costs less is looked for
 };
 
@@ -55,7 +58,7 @@ class LayoutSearch {
 
   // Nothing when there is no path within the limits that costs less than `upper`.
   std::optional<LayoutPath> Run();
-  int64_t nodes() const { return nodes_expanded_; }
+  int64_t nodes() const { return static_cast<int64_t>(nodes_.size()); }
   bool budget_spent() const { return budget_spent_; }
 
  private:
@@ -79,6 +82,7 @@ class LayoutSearch {
   void Expand(int32_t node);
   void Reach(int32_t from, const Move& move);
   std::optional<PathCost> CostAfter(const Node& from, const Move& move) const;
+  double LeftInHaste(const PackedType& type) const;
   bool HasSums(const PackedType& type) const;
   void Push(int32_t node);
   LayoutPath PathTo(int32_t node) const;
@@ -92,7 +96,6 @@ class LayoutSearch {
   absl::flat_hash_map<PackedType, int32_t> known_;
   std::priority_queue<Entry> open_;
   std::vector<Move> moves_;
-  int64_t nodes_expanded_ = 0;
   bool budget_spent_ = false;
   int32_t goal_ = -1;
   std::optional<PathCost> upper_;

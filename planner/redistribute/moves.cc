@@ -12,7 +12,7 @@ constexpr int64_t kChoicesMax = 200;
 // With so few atoms all free digits of a small tensor are worth a look: where primes mix, what lies
 // beside what matters.
 constexpr int kThoroughAtoms = 5;
-constexpr size_t kParkingDigits = 2;
+constexpr size_t kParkingDigits = 3;
 
 bool IsThorough(const SearchSpace& space) { return space.atoms() <= kThoroughAtoms; }
 
@@ -40,8 +40,11 @@ class ChoiceWalk {
     }
     WalkAll(atom + 1);
     const DigitSet taken = taken_;
+    bool parked = false;
     for (const uint8_t code : options_[atom]) {
-      if (!Give(atom, code)) continue;
+      const bool neutral = IsNeutral(code);
+      if ((neutral && parked) || IsMirrored(atom, code) || !Give(atom, code)) continue;
+      parked |= neutral;
       WalkAll(atom + 1);
       move_.after[atom] = state_.type[atom];
       taken_ = taken;
@@ -76,6 +79,26 @@ class ChoiceWalk {
   }
 
  private:
+  // Digits that are in nobody's way are as good as one another.
+  bool IsNeutral(uint8_t code) const {
+    return !IsThorough(state_.space) && code >= kFirstDigit &&
+           !state_.in_the_way[code - kFirstDigit];
+  }
+
+  // Of two atoms of one size that are out of their places, either may have either digit: only one
+  // of the two ways is looked at.
+  bool IsMirrored(int atom, uint8_t code) const {
+    if (IsThorough(state_.space) || code < kFirstDigit || code == state_.Goal(atom)) return false;
+    for (int other = 0; other < atom; ++other) {
+      const uint8_t given = move_.after[other];
+      if (given != state_.type[other] && given > code && given != state_.Goal(other) &&
+          state_.space.size(other) == state_.space.size(atom)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
   bool Give(int atom, uint8_t code) {
     if (code >= kFirstDigit) {
       if (taken_[code - kFirstDigit]) return false;
@@ -191,7 +214,6 @@ bool AppendWantedSlices(const MoveState& state, std::vector<Move>& moves) {
 }
 
 void AppendSlices(const MoveState& state, std::vector<Move>& moves) {
-  if (AppendWantedSlices(state, moves)) return;
   // Where more has to be exchanged than each device has, it costs less to exchange a share of it
   // and gather in the end.
   const bool crowded = (state.used & state.in_the_way).any();
@@ -243,13 +265,14 @@ void AppendExchanges(const MoveState& state, std::vector<Move>& moves) {
 }
 
 void AppendGathers(const MoveState& state, std::vector<Move>& moves) {
-  AtomOptions options;
+  AtomOptions all;
+  AtomOptions in_the_way;
   for (int atom = 0; atom < state.space.atoms(); ++atom) {
-    if (state.IsCut(atom) && state.Goal(atom) == kReplicatedCode) {
-      options[atom] = {kReplicatedCode};
-    }
+    if (!state.IsCut(atom) || state.Goal(atom) != kReplicatedCode) continue;
+    all[atom] = {kReplicatedCode};
+    if (state.in_the_way[state.DigitOf(atom)]) in_the_way[atom] = all[atom];
   }
-  AppendSome(state, StepKind::kAllGather, options, moves);
+  AppendSome(state, StepKind::kAllGather, state.unmet.none() ? all : in_the_way, moves);
 }
 
 void AppendReductions(const MoveState& state, std::vector<Move>& moves) {
@@ -289,6 +312,8 @@ void AppendChoices(const MoveState& state, StepKind kind, const AtomOptions& opt
 }
 
 void AppendMoves(const MoveState& state, std::vector<Move>& moves) {
+  // It costs nothing, and makes all else smaller.
+  if (AppendWantedSlices(state, moves)) return;
   AppendSlices(state, moves);
   AppendExchanges(state, moves);
   AppendPermutes(state, moves);

@@ -8,6 +8,7 @@
 #include "planner/redistribute/search_space.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <tuple>
 #include <utility>
@@ -17,6 +18,8 @@
 
 namespace crossmesh {
 namespace {
+
+constexpr std::array<double, 3> kHaste = {1.5, 0.5, 0.15};
 
 struct Candidate {
   PathCost cost;
@@ -76,9 +79,17 @@ class RequestSearch {
 
   absl::StatusOr<RedistributionResult> Run() {
     TryRelay();
-    for (const AtomSizes& sizes : PrimeAtoms(request_, options_.atom_ways_max)) TryAtoms(sizes);
+    const std::vector<AtomSizes> ways = PrimeAtoms(request_, options_.atom_ways_max);
+    for (size_t way = 0; way < ways.size(); ++way) {
+      TryAtoms(ways[way], std::max<int64_t>(options_.nodes_max - nodes_, 0) /
+                              static_cast<int64_t>(ways.size() - way));
+    }
     if (!best_.has_value()) return Refusal();
-    return RedistributionResult{std::move(best_->derivation), nodes_};
+    Derivation best = std::move(best_->derivation);
+    if (budget_spent_ && best.bytes() > best.bound_bytes()) {
+      best = best.WithOrigin(DerivationOrigin::kBudget);
+    }
+    return RedistributionResult{std::move(best), nodes_};
   }
 
  private:
@@ -109,25 +120,42 @@ class RequestSearch {
             .local_bytes_max = options_.local_bytes_max.value_or(INT64_MAX),
             .staging_bytes = options_.staging.bytes,
             .relay = options_.relay,
-            .nodes_max = options_.nodes_max - nodes_};
+            .nodes_max = options_.nodes_max};
   }
 
-  void TryAtoms(const AtomSizes& sizes) {
+  void TryAtoms(const AtomSizes& sizes, int64_t nodes_max) {
     const auto types = std::make_shared<const TypeSpace>(request_, sizes);
     const std::optional<SearchSpace> space = SearchSpace::Create(*types);
     if (!space.has_value()) return;
-    const StepPrices prices(*types, options_.cost);
+    // Most searches end soon. Where one does not, a path that is found in haste leaves less to
+    // look at.
     LayoutSearchOptions search_options = SearchOptions(
         options_.objective == RedistributionObjective::kBytes ? PathObjective::kBytes
                                                               : PathObjective::kSeconds);
+    search_options.nodes_max = nodes_max / 8;
+    if (Search(types, *space, search_options)) return;
+    for (const double haste : kHaste) {
+      search_options.haste = haste;
+      Search(types, *space, search_options);
+    }
+    search_options.haste = 0;
+    search_options.nodes_max = nodes_max / 2;
+    if (!Search(types, *space, search_options)) budget_spent_ = true;
+  }
+
+  // Whether no path that is better than the best one so far is left.
+  bool Search(const std::shared_ptr<const TypeSpace>& types, const SearchSpace& space,
+              LayoutSearchOptions search_options) {
+    const StepPrices prices(*types, options_.cost);
     if (best_.has_value()) search_options.upper = best_->cost;
-    LayoutSearch search(*space, prices, search_options);
+    LayoutSearch search(space, prices, search_options);
     const std::optional<LayoutPath> path = search.Run();
     nodes_ += search.nodes();
-    budget_spent_ |= search.budget_spent();
-    if (!path.has_value()) return;
-    Offer(Derivation(types, StepsOf(*space, prices, options_.staging, *path),
-                     path->is_best ? DerivationOrigin::kSearch : DerivationOrigin::kBudget));
+    if (path.has_value()) {
+      Offer(Derivation(types, StepsOf(space, prices, options_.staging, *path),
+                       DerivationOrigin::kSearch));
+    }
+    return !search.budget_spent() && search_options.haste == 0;
   }
 
   absl::Status Refusal() {

@@ -31,7 +31,7 @@ struct RedistributionOptions {
 
 struct RedistributionResult {
   Derivation derivation;
-  int64_t nodes = 0;  // that were expanded
+  int64_t nodes = 0;  // types that were reached
 };
 
 // The best derivation by the objective, then by bytes, communicating steps, steps, and the text of

@@ -28,7 +28,7 @@ namespace {
 struct Options {
   int64_t large_pairs = 200;
   uint64_t first_seed = 1;
-  int64_t nodes_max = 20000;
+  int64_t nodes_max = 50000;
   bool verbose = false;
 };
 
