@@ -77,7 +77,7 @@ void LayoutSearch::Push(int32_t number) {
   const Node& node = nodes_[number];
   int64_t missing = missing_.Elements(node.type);
   int32_t communicating = missing > 0 ? 1 : 0;
-  if (node.type != space_.destination() && !HasSums(node.type)) {
+  if (node.type != space_.destination() && !options_.relay && !HasSums(node.type)) {
     const ExchangeEstimate exchange = EstimateExchange(space_, node.type);
     missing = std::max(missing, exchange.elements);
     communicating = std::max(communicating, exchange.communicating);

@@ -94,6 +94,7 @@ class RequestSearch {
 
  private:
   void Offer(Derivation derivation) {
+    if (!Fits(derivation)) return;
     const PathCost cost = CostOf(derivation, options_.objective);
     if (!best_.has_value() || cost < best_->cost) best_.emplace(cost, std::move(derivation));
   }
@@ -111,7 +112,7 @@ class RequestSearch {
         space, options_.cost, options_.staging,
         searchable.has_value() ? DerivationOrigin::kSearch : DerivationOrigin::kUneven);
     least_live_bytes_ = relay.peak_live_bytes();
-    if (Fits(relay)) Offer(std::move(relay));
+    Offer(std::move(relay));
   }
 
   LayoutSearchOptions SearchOptions(PathObjective objective) const {
