@@ -1,5 +1,6 @@
 #include "planner/redistribute/layout_search.h"
 
+#include "common/base/check.h"
 #include "planner/redistribute/exchange_estimate.h"
 
 #include <algorithm>
@@ -7,6 +8,12 @@
 #include <utility>
 
 namespace crossmesh {
+namespace {
+
+// Types from which relays are looked at. Each costs the devices.
+constexpr int kRelaysMax = 8;
+
+}  // namespace
 
 bool LayoutSearch::Entry::operator<(const Entry& other) const {
   return std::tuple(estimate, bytes, communicating, -done, node) >
@@ -108,23 +115,71 @@ void LayoutSearch::Push(int32_t number) {
   open_.push(entry);
 }
 
-void LayoutSearch::Reach(int32_t from, const Move& move) {
-  const std::optional<PathCost> cost = CostAfter(nodes_[from], move);
-  if (!cost.has_value()) return;
+void LayoutSearch::Reach(int32_t from, const Move& move, const PathCost& cost) {
   const auto [found, added] = known_.try_emplace(move.after, static_cast<int32_t>(nodes_.size()));
+  const Node reached{move.after, from, move.kind, cost, false};
   if (added) {
-    nodes_.push_back({move.after, from, move.kind, *cost, false});
+    nodes_.push_back(reached);
   } else {
-    Node& node = nodes_[found->second];
-    if (*cost >= node.cost) return;
-    node = {move.after, from, move.kind, *cost, false};
+    if (cost >= nodes_[found->second].cost) return;
+    nodes_[found->second] = reached;
   }
   const int32_t number = found->second;
-  if (move.after == space_.destination() && (!upper_.has_value() || *cost < *upper_)) {
-    upper_ = *cost;
+  if (move.after == space_.destination() && (!upper_.has_value() || cost < *upper_)) {
+    upper_ = cost;
     goal_ = number;
   }
   Push(number);
+}
+
+// Straight to the destination, or to where a gather leads there: then less goes over slow links.
+void LayoutSearch::ExpandRelays(int32_t number) {
+  const PackedType type = nodes_[number].type;
+  if (HasSums(type) || relays_ >= kRelaysMax) return;
+  ++relays_;
+  PackedType shared = space_.destination();
+  DigitSet blocked;
+  for (int atom = 0; atom < space_.atoms(); ++atom) {
+    if (shared[atom] >= kFirstDigit) blocked |= space_.conflicts(shared[atom] - kFirstDigit);
+  }
+  for (int atom = 0; atom < space_.atoms(); ++atom) {
+    if (shared[atom] != kReplicatedCode || type[atom] == kReplicatedCode) continue;
+    for (const int digit : space_.digits_of_size(space_.size(atom))) {
+      if (blocked[digit]) continue;
+      shared[atom] = static_cast<uint8_t>(kFirstDigit + digit);
+      blocked |= space_.conflicts(digit);
+      break;
+    }
+  }
+  ReachByRelay(number, space_.destination());
+  if (shared != space_.destination() && shared != type) ReachByRelay(number, shared);
+}
+
+void LayoutSearch::ReachByRelay(int32_t from, const PackedType& after) {
+  const absl::StatusOr<RedistributionStep> step =
+      MakeStep(space_.types(), StepKind::kRelay, space_.Unpack(nodes_[from].type),
+               space_.Unpack(after), {.bytes = options_.staging_bytes});
+  CHECK_OK(step);
+  if (step->live_bytes > options_.live_bytes_max ||
+      space_.LocalElements(after) * space_.types().item_bytes() > options_.local_bytes_max) {
+    return;
+  }
+  PathCost cost = nodes_[from].cost;
+  cost.bytes += step->bytes_received;
+  ++cost.communicating;
+  ++cost.steps;
+  switch (options_.objective) {
+    case PathObjective::kBytes:
+      cost.objective = static_cast<double>(cost.bytes);
+      break;
+    case PathObjective::kSeconds:
+      cost.objective += prices_.SecondsOf(*step);
+      break;
+    case PathObjective::kPeakLiveBytes:
+      cost.objective = std::max(cost.objective, static_cast<double>(step->live_bytes));
+      break;
+  }
+  Reach(from, {StepKind::kRelay, after}, cost);
 }
 
 void LayoutSearch::Expand(int32_t number) {
@@ -132,7 +187,11 @@ void LayoutSearch::Expand(int32_t number) {
   moves_.clear();
   const PackedType type = nodes_[number].type;
   move_source_(MoveState(space_, type), moves_);
-  for (const Move& move : moves_) Reach(number, move);
+  for (const Move& move : moves_) {
+    const std::optional<PathCost> cost = CostAfter(nodes_[number], move);
+    if (cost.has_value()) Reach(number, move, *cost);
+  }
+  if (options_.relay) ExpandRelays(number);
 }
 
 LayoutPath LayoutSearch::PathTo(int32_t node) const {

@@ -80,7 +80,9 @@ class LayoutSearch {
   };
 
   void Expand(int32_t node);
-  void Reach(int32_t from, const Move& move);
+  void ExpandRelays(int32_t node);
+  void ReachByRelay(int32_t from, const PackedType& after);
+  void Reach(int32_t from, const Move& move, const PathCost& cost);
   std::optional<PathCost> CostAfter(const Node& from, const Move& move) const;
   double LeftInHaste(const PackedType& type) const;
   bool HasSums(const PackedType& type) const;
@@ -96,6 +98,7 @@ class LayoutSearch {
   absl::flat_hash_map<PackedType, int32_t> known_;
   std::priority_queue<Entry> open_;
   std::vector<Move> moves_;
+  int relays_ = 0;
   bool budget_spent_ = false;
   int32_t goal_ = -1;
   std::optional<PathCost> upper_;
