@@ -86,7 +86,9 @@ class RequestSearch {
     }
     if (!best_.has_value()) return Refusal();
     Derivation best = std::move(best_->derivation);
-    if (budget_spent_ && best.bytes() > best.bound_bytes()) {
+    const bool at_bound =
+        options_.objective == RedistributionObjective::kBytes && best.bytes() == best.bound_bytes();
+    if (budget_spent_ && !at_bound) {
       best = best.WithOrigin(DerivationOrigin::kBudget);
     }
     return RedistributionResult{std::move(best), nodes_};

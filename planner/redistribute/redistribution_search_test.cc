@@ -2,6 +2,8 @@
 
 #include "common/testing/is_refused.h"
 #include "common/testing/status_matchers.h"
+#include "planner/redistribute/testing/derivation_simulator.h"
+#include "planner/redistribute/testing/random_redistribution.h"
 #include "planner/redistribute/testing/redistribution_vectors.h"
 
 #include <algorithm>
@@ -61,6 +63,72 @@ INSTANTIATE_TEST_SUITE_P(All, VectorTest, testing::ValuesIn(RedistributionVector
                            std::ranges::replace(name, '-', '_');
                            return name;
                          });
+
+RedistributionRequest SmallRequest() {
+  RedistributionRequest request{.axes = {{"x", 2}, {"y", 4}}, .item_bytes = 4};
+  request.shape = *Shape::Create(std::vector<int64_t>{8, 8});
+  request.source.dimensions = {{{.axis = 0, .size = 2}}, {{.axis = 1, .size = 4}}};
+  request.destination.dimensions = {{{.axis = 1, .size = 4}}, {{.axis = 0, .size = 2}}};
+  return request;
+}
+
+TEST(RedistributionSearchTest, LimitsOfNoBytesAreRefused) {
+  EXPECT_THAT(SearchRedistribution(SmallRequest(), {.live_bytes_max = 0}),
+              IsRefused("cap on live bytes: expected at least 1 byte, found 0"));
+  EXPECT_THAT(SearchRedistribution(SmallRequest(), {.local_bytes_max = 0}),
+              IsRefused("cap on a local array: expected at least 1 byte, found 0"));
+}
+
+TEST(RedistributionSearchTest, BelowTheLeastFeasibleLimitItIsNamedAndSuffices) {
+  for (const bool relay : {false, true}) {
+    RedistributionOptions options{.live_bytes_max = 63, .staging = {.bytes = 16}, .relay = relay};
+    EXPECT_THAT(SearchRedistribution(SmallRequest(), options),
+                StatusIs(absl::StatusCode::kResourceExhausted,
+                         "cap on live bytes: expected at least 80, found 63"));
+    options.live_bytes_max = 79;
+    EXPECT_FALSE(SearchRedistribution(SmallRequest(), options).ok());
+    options.live_bytes_max = 80;
+    EXPECT_OK(SearchRedistribution(SmallRequest(), options));
+  }
+}
+
+TEST(RedistributionSearchTest, EqualRequestsGiveEqualTexts) {
+  for (uint64_t seed = 1; seed < 100; ++seed) {
+    const RedistributionRequest request = RandomRedistribution(seed, {});
+    const absl::StatusOr<RedistributionResult> first = SearchRedistribution(request);
+    const absl::StatusOr<RedistributionResult> second = SearchRedistribution(request);
+    ASSERT_OK(first) << seed;
+    ASSERT_OK(second) << seed;
+    EXPECT_EQ(first->derivation.Text(), second->derivation.Text());
+  }
+}
+
+// Without a budget the relay is left, and it is said.
+TEST(RedistributionSearchTest, WithoutABudgetItIsARelayAndSaysSo) {
+  ASSERT_OK_AND_ASSIGN(const RedistributionResult result,
+                       SearchRedistribution(SmallRequest(), {.nodes_max = 0}));
+  ASSERT_EQ(result.derivation.steps().size(), 1U);
+  EXPECT_EQ(result.derivation.steps().front().kind, StepKind::kRelay);
+  EXPECT_EQ(result.derivation.origin(), DerivationOrigin::kBudget);
+}
+
+TEST(RedistributionSearchTest, ADimensionThatDoesNotDivideAndStaysIsLeftAlone) {
+  RedistributionRequest request = SmallRequest();
+  request.axes.push_back({"z", 2});
+  request.shape = *Shape::Create(std::vector<int64_t>{8, 8, 5});
+  request.rule = UnevenRule::kChunk;
+  request.source.dimensions.push_back({{.axis = 2, .size = 2}});
+  request.destination.dimensions.push_back({{.axis = 2, .size = 2}});
+  ASSERT_OK_AND_ASSIGN(const RedistributionResult result,
+                       SearchRedistribution(request, {.relay = false}));
+  EXPECT_EQ(result.derivation.origin(), DerivationOrigin::kSearch);
+  EXPECT_OK(SimulateDerivation(result.derivation, 1));
+  request.destination.dimensions.back().clear();
+  ASSERT_OK_AND_ASSIGN(const RedistributionResult uneven,
+                       SearchRedistribution(request, {.relay = false}));
+  EXPECT_EQ(uneven.derivation.origin(), DerivationOrigin::kUneven);
+  EXPECT_OK(SimulateDerivation(uneven.derivation, 1));
+}
 
 }  // namespace
 }  // namespace crossmesh

@@ -58,6 +58,8 @@ class SearchSpace {
   // Elements of a local array: the same on every device, or of the largest where a rule cuts.
   int64_t LocalElements(const PackedType& type) const;
   DigitSet UsedDigits(const PackedType& type) const;
+  // `type` must have cuts of this space only.
+  PackedType Pack(const LocalType& type) const;
   LocalType Unpack(const PackedType& type) const;
 
  private:
@@ -67,7 +69,6 @@ class SearchSpace {
   void AddDigits(const LocalType& type);
   void AddFreeDigits(int dimension, size_t digits_max);
   void Add(const Digit& digit);
-  PackedType Pack(const LocalType& type) const;
 
   const TypeSpace* types_;
   std::vector<bool> fixed_;     // dimensions
