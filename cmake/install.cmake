@@ -17,7 +17,7 @@ install(TARGETS crossmesh RUNTIME COMPONENT client)
 install(FILES examples/demo.py examples/gpt2.fsdp.rules examples/gpt2.json examples/gpt2.tp.rules
   client/memory/crossmesh_dlpack.h client/memory/crossmesh_memory.py
   DESTINATION "${CMAKE_INSTALL_DATADIR}/crossmesh" COMPONENT client)
-install(DIRECTORY client/draw DESTINATION "${CMAKE_INSTALL_DATADIR}/crossmesh" COMPONENT client
+install(DIRECTORY client/draw client/emit DESTINATION "${CMAKE_INSTALL_DATADIR}/crossmesh" COMPONENT client
   FILES_MATCHING PATTERN "*.py" PATTERN "*_test.py" EXCLUDE PATTERN "__pycache__" EXCLUDE)
 
 foreach(component IN ITEMS controller worker client)

@@ -138,6 +138,7 @@ void AddNetworkCommands(Cli& cli, CLI::App& app);
 void AddOperationCommands(Cli& cli, CLI::App& app);
 void AddPipelineCommands(Cli& cli, CLI::App& app);
 void AddPlanCommand(Cli& cli, CLI::App& app);
+void AddRedistributeCommand(Cli& cli, CLI::App& app);
 void AddReshardCommand(Cli& cli, CLI::App& app);
 void AddSimulateCommand(Cli& cli, CLI::App& app);
 void AddStorageCommands(Cli& cli, CLI::App& app);

@@ -60,6 +60,7 @@ int Main(int argc, char** argv) {
   AddHealthCommand(cli, app);
   AddPipelineCommands(cli, app);
   AddPlanCommand(cli, app);
+  AddRedistributeCommand(cli, app);
   AddReshardCommand(cli, app);
   AddSimulateCommand(cli, app);
   AddLayoutCommands(cli, app);

@@ -168,7 +168,8 @@ class PackageTest(unittest.TestCase):
                                                              "gpt2.fsdp.rules", "gpt2.json", "gpt2.tp.rules")}
         drawing = {f"share/crossmesh/draw/{name}.py" for name in
                    ("draw", "network", "pipeline", "plan", "plan_picture", "sheet")}
-        self.assertEqual(found, {f"bin/{program}" for program in PROGRAMS} | documents | examples | drawing)
+        emitted = {f"share/crossmesh/emit/{name}.py" for name in ("digits", "redistribution_jax", "redistribution_torch")}
+        self.assertEqual(found, {f"bin/{program}" for program in PROGRAMS} | documents | examples | drawing | emitted)
 
     def test_pictures_name_the_package_that_they_lack(self):
         self.assertEqual(control(self.packages[0], "Recommends"), "python3-matplotlib")

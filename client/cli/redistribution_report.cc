@@ -1,0 +1,117 @@
+#include "client/cli/redistribution_report.h"
+
+#include "client/cli/report_text.h"
+#include "common/base/format.h"
+#include "common/base/table.h"
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_format.h>
+#include <nlohmann/json.hpp>
+
+namespace crossmesh {
+namespace {
+
+// "1.25", or "-" beside nothing.
+std::string RatioText(double found, double beside) {
+  return beside > 0 ? absl::StrFormat("%.2f", found / beside) : "-";
+}
+
+std::string StepsTable(const Derivation& derivation) {
+  const TypeSpace& space = derivation.space();
+  TextTable table({"STEP", "AXES", "GROUP>", "RECEIVED>", "LIVE>", "TIME>", "TYPE"});
+  table.AddRow({"source", "", "", "", "", "", space.Text(space.source())});
+  for (const RedistributionStep& step : derivation.steps()) {
+    const std::string atoms = space.AtomsText(step.atoms);
+    table.AddRow({std::string(StepKindName(step.kind)), atoms.empty() ? "all" : atoms,
+                  absl::StrCat(step.group), Bytes(step.bytes_received), Bytes(step.live_bytes),
+                  FormatSeconds(step.seconds), space.Text(step.after)});
+  }
+  return table.ToString();
+}
+
+std::string BaselinesTable(const Derivation& ours, std::span<const NamedDerivation> baselines) {
+  TextTable table(
+      {"BESIDE", "STEPS>", "RECEIVED>", "RATIO>", "LIVE>", "RATIO>", "TIME>", "RATIO>"});
+  for (const auto& [name, derivation, refusal] : baselines) {
+    if (!derivation.has_value()) {
+      table.AddRow({name, refusal, "", "", "", "", "", ""});
+      continue;
+    }
+    const auto bytes = static_cast<double>(derivation->bytes());
+    const auto live = static_cast<double>(derivation->peak_live_bytes());
+    table.AddRow(
+        {name, absl::StrCat(derivation->steps().size()), Bytes(derivation->bytes()),
+         RatioText(bytes, static_cast<double>(ours.bytes())), Bytes(derivation->peak_live_bytes()),
+         RatioText(live, static_cast<double>(ours.peak_live_bytes())),
+         FormatSeconds(derivation->seconds()), RatioText(derivation->seconds(), ours.seconds())});
+  }
+  return table.ToString();
+}
+
+std::string OriginText(const Derivation& derivation) {
+  switch (derivation.origin()) {
+    case DerivationOrigin::kSearch:
+      return "the best that there is";
+    case DerivationOrigin::kBudget:
+      return "the best that was seen before the search gave up";
+    case DerivationOrigin::kUneven:
+      return "a relay: a dimension that does not divide changes";
+    case DerivationOrigin::kBaseline:
+      return "a method of the literature";
+  }
+  return "";
+}
+
+nlohmann::json Figures(const Derivation& derivation) {
+  return {{"bytes", derivation.bytes()},
+          {"peak_live_bytes", derivation.peak_live_bytes()},
+          {"seconds", derivation.seconds()},
+          {"steps", derivation.steps().size()}};
+}
+
+}  // namespace
+
+std::string RedistributionText(const Derivation& derivation, std::optional<int64_t> cap,
+                               std::span<const NamedDerivation> baselines) {
+  const auto bytes = static_cast<double>(derivation.bytes());
+  const auto bound = static_cast<double>(derivation.bound_bytes());
+  std::string text =
+      absl::StrCat(StepsTable(derivation), "\n",
+                   ReportLine("received", Bytes(derivation.bytes()), " by the busiest device, ",
+                              RatioText(bytes, bound), " x the least of any plan (",
+                              Bytes(derivation.bound_bytes()), ")"),
+                   ReportLine("live", Bytes(derivation.peak_live_bytes()), " on the fullest device",
+                              cap.has_value() ? absl::StrCat(", of ", Bytes(*cap)) : ""),
+                   ReportLine("predicted", FormatSeconds(derivation.seconds())),
+                   ReportLine("found as", OriginText(derivation)));
+  if (!baselines.empty()) absl::StrAppend(&text, "\n", BaselinesTable(derivation, baselines));
+  return text;
+}
+
+nlohmann::json RedistributionDocument(const Derivation& derivation, std::optional<int64_t> cap,
+                                      std::span<const NamedDerivation> baselines) {
+  const TypeSpace& space = derivation.space();
+  nlohmann::json steps = nlohmann::json::array();
+  for (const RedistributionStep& step : derivation.steps()) {
+    steps.push_back({{"kind", std::string(StepKindName(step.kind))},
+                     {"axes", space.AtomsText(step.atoms)},
+                     {"group", step.group},
+                     {"received_bytes", step.bytes_received},
+                     {"live_bytes", step.live_bytes},
+                     {"seconds", step.seconds},
+                     {"type", space.Text(step.after)}});
+  }
+  nlohmann::json document = Figures(derivation);
+  document["source"] = space.Text(space.source());
+  document["steps"] = std::move(steps);
+  document["bound_bytes"] = derivation.bound_bytes();
+  document["origin"] = std::string(DerivationOriginName(derivation.origin()));
+  if (cap.has_value()) document["cap_bytes"] = *cap;
+  for (const auto& [name, baseline, refusal] : baselines) {
+    document["baselines"][name] =
+        baseline.has_value() ? Figures(*baseline) : nlohmann::json{{"refusal", refusal}};
+  }
+  return document;
+}
+
+}  // namespace crossmesh
