@@ -53,6 +53,19 @@ std::vector<std::vector<int64_t>> OrdersOf(int64_t size) {
   return orders;
 }
 
+// Each way with each order of an atom's factors at the end of an axis.
+std::vector<AtomSizes> Multiply(const std::vector<AtomSizes>& ways, size_t axis,
+                                const std::vector<std::vector<int64_t>>& orders) {
+  std::vector<AtomSizes> longer;
+  for (const std::vector<int64_t>& order : orders) {
+    for (const AtomSizes& way : ways) {
+      AtomSizes& added = longer.emplace_back(way);
+      added[axis].insert(added[axis].end(), order.begin(), order.end());
+    }
+  }
+  return longer;
+}
+
 }  // namespace
 
 AtomSizes NeededAtoms(const RedistributionRequest& request) {
@@ -85,17 +98,9 @@ std::vector<AtomSizes> PrimeAtoms(const RedistributionRequest& request, size_t w
     for (const int64_t size : needed[axis]) {
       atom.size = size;
       const bool stays = PlaceOf(atom, source) == PlaceOf(atom, destination);
-      const std::vector<std::vector<int64_t>> orders =
-          stays ? std::vector<std::vector<int64_t>>{{size}} : OrdersOf(size);
-      std::vector<AtomSizes> longer;
-      for (const std::vector<int64_t>& order : orders) {
-        for (const AtomSizes& way : ways) {
-          AtomSizes& added = longer.emplace_back(way);
-          added[axis].insert(added[axis].end(), order.begin(), order.end());
-        }
-      }
-      if (longer.size() > ways_max) longer.resize(ways_max);
-      ways = std::move(longer);
+      ways =
+          Multiply(ways, axis, stays ? std::vector<std::vector<int64_t>>{{size}} : OrdersOf(size));
+      if (ways.size() > ways_max) ways.resize(ways_max);
       atom.before *= size;
     }
   }

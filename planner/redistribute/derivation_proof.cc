@@ -141,7 +141,7 @@ class StepProof {
 absl::Status ProveCosts(const TypeSpace& space, const RedistributionStep& step,
                         const DerivationLimits& limits) {
   const absl::StatusOr<RedistributionStep> remade =
-      MakeStep(space, step.kind, step.before, step.after, limits.staging);
+      MakeStep(space, step.kind, {step.before, step.after}, limits.staging);
   if (!remade.ok()) return Wrong(remade.status().message());
   if (remade->atoms != step.atoms || remade->group != step.group ||
       remade->bytes_received != step.bytes_received || remade->live_bytes != step.live_bytes) {

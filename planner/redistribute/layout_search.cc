@@ -156,9 +156,9 @@ void LayoutSearch::ExpandRelays(int32_t number) {
 }
 
 void LayoutSearch::ReachByRelay(int32_t from, const PackedType& after) {
-  const absl::StatusOr<RedistributionStep> step =
-      MakeStep(space_.types(), StepKind::kRelay, space_.Unpack(nodes_[from].type),
-               space_.Unpack(after), {.bytes = options_.staging_bytes});
+  const absl::StatusOr<RedistributionStep> step = MakeStep(
+      space_.types(), StepKind::kRelay, {space_.Unpack(nodes_[from].type), space_.Unpack(after)},
+      {.bytes = options_.staging_bytes});
   CHECK_OK(step);
   if (step->live_bytes > options_.live_bytes_max ||
       space_.LocalElements(after) * space_.types().item_bytes() > options_.local_bytes_max) {

@@ -180,7 +180,7 @@ std::string TypeSpace::Text(const LocalType& type) const {
   }
   std::string text = absl::StrCat("[", absl::StrJoin(dimensions, ", "), "]");
   if (!type.partial.empty()) {
-    absl::StrAppend(&text, " partial ", ReductionKindName(reduction_), " {",
+    absl::StrAppend(&text, " partial ", PartialReductionName(reduction_), " {",
                     AtomsText(type.partial), "}");
   }
   return text;

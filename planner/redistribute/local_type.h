@@ -50,7 +50,7 @@ class TypeSpace {
   int64_t devices() const { return devices_; }
   const LocalType& source() const { return source_; }
   const LocalType& destination() const { return destination_; }
-  ReductionKind reduction() const { return reduction_; }
+  PartialReduction reduction() const { return reduction_; }
 
   // The coordinate of a device on an atom.
   int64_t Coordinate(int64_t device, int32_t atom) const {
@@ -90,7 +90,7 @@ class TypeSpace {
   UnevenRule rule_;
   int64_t item_bytes_;
   int64_t devices_ = 1;
-  ReductionKind reduction_ = ReductionKind::kSum;
+  PartialReduction reduction_ = PartialReduction::kSum;
   LocalType source_;
   LocalType destination_;
 };

@@ -116,13 +116,14 @@ absl::Status ValidateAxes(const RedistributionRequest& request) {
 }
 
 absl::Status ValidateReductions(const RedistributionRequest& request) {
-  std::optional<ReductionKind> kind;
+  std::optional<PartialReduction> kind;
   for (const RedistributionEnd* end : {&request.source, &request.destination}) {
     for (const PartialAxis& partial : end->partial) {
       if (kind.has_value() && *kind != partial.reduction) {
         return Invalid("partial axis ", ToString(partial.part, request.axes),
                        ": expected one kind of reduction for the tensor, ",
-                       ReductionKindName(*kind), ", found ", ReductionKindName(partial.reduction));
+                       PartialReductionName(*kind), ", found ",
+                       PartialReductionName(partial.reduction));
       }
       kind = partial.reduction;
     }
@@ -160,6 +161,16 @@ absl::Status ValidateDestinationPartial(const RedistributionRequest& request) {
   return absl::OkStatus();
 }
 
+// Whether the boundaries of two parts divide each other.
+bool Divide(const SubAxis& a, const SubAxis& b) {
+  for (const int64_t x : {a.before, a.before * a.size}) {
+    for (const int64_t y : {b.before, b.before * b.size}) {
+      if (x % y != 0 && y % x != 0) return false;
+    }
+  }
+  return true;
+}
+
 // Boundaries of the parts of one axis must form a chain of divisors, else the two ends have no
 // common parts: none of y:(1)2 and y:(1)3 is a part of the other.
 absl::Status ValidateCommonParts(const RedistributionRequest& request) {
@@ -167,15 +178,10 @@ absl::Status ValidateCommonParts(const RedistributionRequest& request) {
   for (const PartUse& use : UsesOf(request.destination)) uses.push_back(use);
   for (const PartUse& a : uses) {
     for (const PartUse& b : uses) {
-      if (a.part.axis != b.part.axis) continue;
-      for (const int64_t x : {a.part.before, a.part.before * a.part.size}) {
-        for (const int64_t y : {b.part.before, b.part.before * b.part.size}) {
-          if (x % y == 0 || y % x == 0) continue;
-          return Invalid("axis ", request.axes[a.part.axis].name,
-                         ": expected parts that divide each other, found ",
-                         ToString(a.part, request.axes), " and ", ToString(b.part, request.axes));
-        }
-      }
+      if (a.part.axis != b.part.axis || Divide(a.part, b.part)) continue;
+      return Invalid("axis ", request.axes[a.part.axis].name,
+                     ": expected parts that divide each other, found ",
+                     ToString(a.part, request.axes), " and ", ToString(b.part, request.axes));
     }
   }
   return absl::OkStatus();
@@ -183,15 +189,15 @@ absl::Status ValidateCommonParts(const RedistributionRequest& request) {
 
 }  // namespace
 
-absl::string_view ReductionKindName(ReductionKind kind) {
+absl::string_view PartialReductionName(PartialReduction kind) {
   switch (kind) {
-    case ReductionKind::kSum:
+    case PartialReduction::kSum:
       return "sum";
-    case ReductionKind::kMean:
+    case PartialReduction::kMean:
       return "mean";
-    case ReductionKind::kMin:
+    case PartialReduction::kMin:
       return "min";
-    case ReductionKind::kMax:
+    case PartialReduction::kMax:
       return "max";
   }
   return "unknown";
@@ -208,7 +214,7 @@ absl::Status Validate(const RedistributionRequest& request) {
 
 absl::StatusOr<RedistributionEnd> EndOf(const Layout& layout, std::span<const Axis> axes,
                                         std::span<const std::string> partial,
-                                        ReductionKind reduction) {
+                                        PartialReduction reduction) {
   if (layout.axes() == nullptr) {
     return Invalid("layout ", ToString(layout), ": expected axes, found explicit tiles");
   }

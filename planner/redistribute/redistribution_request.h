@@ -16,14 +16,14 @@
 namespace crossmesh {
 
 // What is done to the summands of a tensor that is partial. kMean divides the sum once, at the end.
-enum class ReductionKind : uint8_t { kSum, kMean, kMin, kMax };
-absl::string_view ReductionKindName(ReductionKind kind);  // "sum", "mean", "min", "max"
+enum class PartialReduction : uint8_t { kSum, kMean, kMin, kMax };
+absl::string_view PartialReductionName(PartialReduction kind);  // "sum", "mean", "min", "max"
 
 // Devices that differ only in this part of an axis hold summands of one value (DTensor's Partial,
 // Shardy's unreduced axes).
 struct PartialAxis {
   SubAxis part;
-  ReductionKind reduction = ReductionKind::kSum;
+  PartialReduction reduction = PartialReduction::kSum;
   friend bool operator==(const PartialAxis&, const PartialAxis&) = default;
 };
 
@@ -58,6 +58,6 @@ absl::Status Validate(const RedistributionRequest& request);
 // that is not among `axes`. Partial axes are whole axes, by name.
 absl::StatusOr<RedistributionEnd> EndOf(const Layout& layout, std::span<const Axis> axes,
                                         std::span<const std::string> partial = {},
-                                        ReductionKind reduction = ReductionKind::kSum);
+                                        PartialReduction reduction = PartialReduction::kSum);
 
 }  // namespace crossmesh

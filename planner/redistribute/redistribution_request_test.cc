@@ -46,8 +46,8 @@ TEST(RedistributionRequestTest, ADestinationIsPartialOnlyWhereTheSourceIs) {
 TEST(RedistributionRequestTest, ThereIsOneKindOfReduction) {
   RedistributionRequest request = Valid();
   request.source = {.dimensions = {{}, {}},
-                    .partial = {{{.axis = 0, .size = 2}, ReductionKind::kSum},
-                                {{.axis = 1, .size = 6}, ReductionKind::kMax}}};
+                    .partial = {{{.axis = 0, .size = 2}, PartialReduction::kSum},
+                                {{.axis = 1, .size = 6}, PartialReduction::kMax}}};
   EXPECT_THAT(Validate(request), IsRefused("partial axis y: expected one kind of reduction for the "
                                            "tensor, sum, found max"));
 }
@@ -92,9 +92,10 @@ TEST(RedistributionRequestTest, AnEndIsMadeOfALayout) {
   const std::vector<std::string> partial = {"x"};
   ASSERT_OK_AND_ASSIGN(const Layout layout, ParseLayout("[-, y]"));
   ASSERT_OK_AND_ASSIGN(const RedistributionEnd end,
-                       EndOf(layout, axes, partial, ReductionKind::kMax));
-  EXPECT_EQ(end, (RedistributionEnd{.dimensions = {{}, {{.axis = 1, .size = 6}}},
-                                    .partial = {{{.axis = 0, .size = 2}, ReductionKind::kMax}}}));
+                       EndOf(layout, axes, partial, PartialReduction::kMax));
+  EXPECT_EQ(end,
+            (RedistributionEnd{.dimensions = {{}, {{.axis = 1, .size = 6}}},
+                               .partial = {{{.axis = 0, .size = 2}, PartialReduction::kMax}}}));
   ASSERT_OK_AND_ASSIGN(const Layout other, ParseLayout("[z]"));
   EXPECT_THAT(EndOf(other, axes), IsRefused("expected one of the axes x=2,y=6, found 'z'"));
   ASSERT_OK_AND_ASSIGN(const Layout tiles, ParseLayout("{[0:3]; [3:6]}"));

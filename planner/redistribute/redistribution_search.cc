@@ -35,40 +35,54 @@ PathCost CostOf(const Derivation& derivation, RedistributionObjective objective)
           .steps = static_cast<int32_t>(derivation.steps().size())};
 }
 
-// Slices in a row, and gathers, are one step where that costs no more.
-void Append(const TypeSpace& space, const StepPrices& prices, StepStaging staging,
-            RedistributionStep step, std::vector<RedistributionStep>& steps) {
-  const bool joins = !steps.empty() && steps.back().kind == step.kind &&
-                     (step.kind == StepKind::kSlice || step.kind == StepKind::kAllGather);
-  if (joins) {
-    const RedistributionStep& last = steps.back();
-    absl::StatusOr<RedistributionStep> joined =
-        MakeStep(space, step.kind, last.before, step.after, staging);
-    if (joined.ok()) {
-      joined->seconds = prices.SecondsOf(*joined);
-      if (joined->bytes_received <= last.bytes_received + step.bytes_received &&
-          joined->seconds <= last.seconds + step.seconds) {
-        steps.back() = *std::move(joined);
-        return;
-      }
-    }
+// Makes the steps of a path. Slices in a row, and gathers, are one step where that costs no more.
+class StepChain {
+ public:
+  StepChain(const TypeSpace& space, const StepPrices& prices, StepStaging staging)
+      : space_(space), prices_(prices), staging_(staging) {}
+
+  void Append(StepKind kind, TypeChange change) {
+    absl::StatusOr<RedistributionStep> step = Priced(kind, change);
+    CHECK_OK(step);
+    if (!Join(*step)) steps_.push_back(*std::move(step));
   }
-  steps.push_back(std::move(step));
-}
+  std::vector<RedistributionStep> Finish() && { return std::move(steps_); }
+
+ private:
+  absl::StatusOr<RedistributionStep> Priced(StepKind kind, TypeChange change) const {
+    absl::StatusOr<RedistributionStep> step = MakeStep(space_, kind, change, staging_);
+    if (step.ok()) step->seconds = prices_.SecondsOf(*step);
+    return step;
+  }
+
+  bool Join(const RedistributionStep& step) {
+    if (steps_.empty() || steps_.back().kind != step.kind) return false;
+    if (step.kind != StepKind::kSlice && step.kind != StepKind::kAllGather) return false;
+    const RedistributionStep& last = steps_.back();
+    absl::StatusOr<RedistributionStep> joined = Priced(step.kind, {last.before, step.after});
+    if (!joined.ok() || joined->bytes_received > last.bytes_received + step.bytes_received ||
+        joined->seconds > last.seconds + step.seconds) {
+      return false;
+    }
+    steps_.back() = *std::move(joined);
+    return true;
+  }
+
+  const TypeSpace& space_;
+  const StepPrices& prices_;
+  const StepStaging staging_;
+  std::vector<RedistributionStep> steps_;
+};
 
 std::vector<RedistributionStep> StepsOf(const SearchSpace& space, const StepPrices& prices,
                                         StepStaging staging, const LayoutPath& path) {
-  std::vector<RedistributionStep> steps;
+  StepChain chain(space.types(), prices, staging);
   PackedType type = space.source();
   for (const Move& move : path.moves) {
-    absl::StatusOr<RedistributionStep> step =
-        MakeStep(space.types(), move.kind, space.Unpack(type), space.Unpack(move.after), staging);
-    CHECK_OK(step);
-    step->seconds = prices.SecondsOf(*step);
-    Append(space.types(), prices, staging, *std::move(step), steps);
+    chain.Append(move.kind, {space.Unpack(type), space.Unpack(move.after)});
     type = move.after;
   }
-  return steps;
+  return std::move(chain).Finish();
 }
 
 // One request's searches: one for each way to split axes into atoms.

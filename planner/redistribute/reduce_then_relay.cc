@@ -13,7 +13,7 @@ Derivation ReduceThenRelay(std::shared_ptr<const TypeSpace> space, const Collect
   std::vector<RedistributionStep> steps;
   const auto append = [&](StepKind kind, const LocalType& before, const LocalType& after) {
     if (before == after) return;
-    absl::StatusOr<RedistributionStep> step = MakeStep(*space, kind, before, after, staging);
+    absl::StatusOr<RedistributionStep> step = MakeStep(*space, kind, {before, after}, staging);
     CHECK_OK(step);
     step->seconds = prices.SecondsOf(*step);
     steps.push_back(*std::move(step));

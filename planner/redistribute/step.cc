@@ -182,8 +182,8 @@ int64_t ReceivedElements(StepKind kind, int64_t local_elements, int64_t group) {
 }
 
 absl::StatusOr<RedistributionStep> MakeStep(const TypeSpace& space, StepKind kind,
-                                            const LocalType& before, const LocalType& after,
-                                            StepStaging staging) {
+                                            TypeChange change, StepStaging staging) {
+  const auto& [before, after] = change;
   RETURN_IF_ERROR(space.Validate(before));
   RETURN_IF_ERROR(space.Validate(after));
   RedistributionStep step{.kind = kind, .before = before, .after = after};

@@ -34,6 +34,12 @@ struct RedistributionStep {
   double seconds = 0;          // by the time model; 0 without one
 };
 
+// What a step is to do. Refers to both.
+struct TypeChange {
+  const LocalType& before;
+  const LocalType& after;
+};
+
 // Bytes that an executor declares beside the step's in and out, on a device, for every step that
 // communicates.
 struct StepStaging {
@@ -52,8 +58,7 @@ struct StepStaging {
 //  relay           anything, with the same partial atoms
 // Cost: the atoms; devices for a relay.
 absl::StatusOr<RedistributionStep> MakeStep(const TypeSpace& space, StepKind kind,
-                                            const LocalType& before, const LocalType& after,
-                                            StepStaging staging = {});
+                                            TypeChange change, StepStaging staging = {});
 
 // Elements that the busiest device receives in a step that is no relay and moves something: of so
 // many local elements before, in groups of so many devices.

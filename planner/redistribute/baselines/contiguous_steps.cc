@@ -34,7 +34,7 @@ ContiguousSteps::ContiguousSteps(std::shared_ptr<const TypeSpace> space, const C
 bool ContiguousSteps::TryAppend(StepKind kind, ContiguousType after) {
   if (after == type_) return true;
   absl::StatusOr<RedistributionStep> step =
-      MakeStep(*space_, kind, LocalTypeOf(*space_, type_), LocalTypeOf(*space_, after));
+      MakeStep(*space_, kind, {LocalTypeOf(*space_, type_), LocalTypeOf(*space_, after)});
   if (!step.ok()) return false;
   step->seconds = prices_.SecondsOf(*step);
   steps_.push_back(*std::move(step));

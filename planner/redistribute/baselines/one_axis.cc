@@ -69,14 +69,13 @@ class AxisSearch {
     known_[after] = std::move(arrival);
   }
 
-  // The atom to every dimension.
-  void ReachCuts(StepKind kind, int32_t atom, const ContiguousType& before, ContiguousType after,
-                 size_t but) {
-    for (size_t dimension = 0; dimension < after.dimensions.size(); ++dimension) {
-      if (dimension == but) continue;
+  // `base` is `before` without the atom, which comes to every dimension that it did not cut.
+  void ReachCuts(StepKind kind, int32_t atom, const ContiguousType& before,
+                 const ContiguousType& base) {
+    for (size_t dimension = 0; dimension < base.dimensions.size(); ++dimension) {
+      ContiguousType after = base;
       after.dimensions[dimension].push_back(atom);
-      Reach(kind, atom, before, after);
-      after.dimensions[dimension].pop_back();
+      if (after != before) Reach(kind, atom, before, after);
     }
   }
 
@@ -89,7 +88,7 @@ class AxisSearch {
       const int32_t atom = without.dimensions[dimension].back();
       without.dimensions[dimension].pop_back();
       Reach(StepKind::kAllGather, atom, type, without);
-      ReachCuts(StepKind::kAllToAll, atom, type, without, dimension);
+      ReachCuts(StepKind::kAllToAll, atom, type, without);
     }
     for (const int32_t atom : type.partial) {
       replicated[atom] = false;
@@ -97,10 +96,10 @@ class AxisSearch {
       ContiguousType without = type;
       std::erase(without.partial, atom);
       Reach(StepKind::kAllReduce, atom, type, without);
-      ReachCuts(StepKind::kReduceScatter, atom, type, without, SIZE_MAX);
+      ReachCuts(StepKind::kReduceScatter, atom, type, without);
     }
     for (int32_t atom = 0; atom < space_.atom_count(); ++atom) {
-      if (replicated[atom]) ReachCuts(StepKind::kSlice, atom, type, type, SIZE_MAX);
+      if (replicated[atom]) ReachCuts(StepKind::kSlice, atom, type, type);
     }
   }
 

@@ -45,12 +45,12 @@ class Simulation {
 
   int64_t Reduce(int64_t a, int64_t b) const {
     switch (space_.reduction()) {
-      case ReductionKind::kSum:
-      case ReductionKind::kMean:  // a sum, divided once in the end
+      case PartialReduction::kSum:
+      case PartialReduction::kMean:  // a sum, divided once in the end
         return a + b;
-      case ReductionKind::kMin:
+      case PartialReduction::kMin:
         return std::min(a, b);
-      case ReductionKind::kMax:
+      case PartialReduction::kMax:
         return std::max(a, b);
     }
     return 0;
@@ -103,15 +103,18 @@ class Simulation {
     for (int dimension = 0; dimension < space_.shape().rank(); ++dimension) {
       std::vector<int64_t> more;
       for (const int64_t element : elements) {
-        for (int64_t index = 0; index < space_.shape()[dimension]; ++index) {
-          if (Has(type, dimension, index, device)) {
-            more.push_back(element * space_.shape()[dimension] + index);
-          }
-        }
+        AppendIndices(type, dimension, device, element * space_.shape()[dimension], more);
       }
       elements = std::move(more);
     }
     return elements;
+  }
+
+  void AppendIndices(const LocalType& type, int dimension, int64_t device, int64_t first,
+                     std::vector<int64_t>& elements) const {
+    for (int64_t index = 0; index < space_.shape()[dimension]; ++index) {
+      if (Has(type, dimension, index, device)) elements.push_back(first + index);
+    }
   }
 
   absl::Status Wrong(const RedistributionStep& step, int64_t device, int64_t element) const {

@@ -42,7 +42,7 @@ void ExactRedistribution::ListEdges() {
       for (const StepKind kind :
            {StepKind::kSlice, StepKind::kAllGather, StepKind::kAllToAll, StepKind::kPermute}) {
         const absl::StatusOr<RedistributionStep> step =
-            MakeStep(space_, kind, types_[from], types_[to]);
+            MakeStep(space_, kind, {types_[from], types_[to]});
         if (!step.ok()) continue;
         edges_to_[to].push_back({static_cast<int32_t>(from), step->bytes_received});
       }

@@ -23,7 +23,7 @@ class Draw {
     const int dimensions =
         limits_.exact_counts ? limits_.dimensions : 1 + Below(limits_.dimensions);
     const bool with_partial = limits_.partial && Below(3) == 0;
-    const auto kind = static_cast<ReductionKind>(Below(4));
+    const auto kind = static_cast<PartialReduction>(Below(4));
     DrawParts(request);
     DrawEnd(dimensions, with_partial ? &kind : nullptr, request.source);
     request.destination.dimensions.resize(dimensions);
@@ -65,7 +65,7 @@ class Draw {
     std::ranges::shuffle(parts_, random_);
   }
 
-  void DrawEnd(int dimensions, const ReductionKind* kind, RedistributionEnd& end) {
+  void DrawEnd(int dimensions, const PartialReduction* kind, RedistributionEnd& end) {
     end.dimensions.resize(dimensions);
     for (const SubAxis& part : parts_) {
       const int place = Below(dimensions + 2);
