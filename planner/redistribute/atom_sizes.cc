@@ -53,6 +53,33 @@ std::vector<std::vector<int64_t>> OrdersOf(int64_t size) {
   return orders;
 }
 
+// Appends a part, joined to the last one where it goes on from there.
+void AppendJoined(const SubAxis& part, std::vector<SubAxis>& parts) {
+  if (!parts.empty() && parts.back().axis == part.axis &&
+      parts.back().before * parts.back().size == part.before) {
+    parts.back().size *= part.size;
+  } else {
+    parts.push_back(part);
+  }
+}
+
+// The parts of one end, with neighbours in one place joined.
+std::vector<SubAxis> JoinedParts(const RedistributionEnd& end) {
+  std::vector<SubAxis> all;
+  for (const std::vector<SubAxis>& dimension : end.dimensions) {
+    std::vector<SubAxis> joined;
+    for (const SubAxis& part : dimension) AppendJoined(part, joined);
+    all.insert(all.end(), joined.begin(), joined.end());
+  }
+  std::vector<SubAxis> partial;
+  for (const PartialAxis& axis : end.partial) partial.push_back(axis.part);
+  std::ranges::sort(partial);
+  std::vector<SubAxis> joined;
+  for (const SubAxis& part : partial) AppendJoined(part, joined);
+  all.insert(all.end(), joined.begin(), joined.end());
+  return all;
+}
+
 // Each way with each order of an atom's factors at the end of an axis.
 std::vector<AtomSizes> Multiply(const std::vector<AtomSizes>& ways, size_t axis,
                                 const std::vector<std::vector<int64_t>>& orders) {
@@ -71,9 +98,9 @@ std::vector<AtomSizes> Multiply(const std::vector<AtomSizes>& ways, size_t axis,
 AtomSizes NeededAtoms(const RedistributionRequest& request) {
   std::vector<std::set<int64_t>> boundaries(request.axes.size());
   for (const RedistributionEnd* end : {&request.source, &request.destination}) {
-    for (const PartPlace& place : PlacesOf(*end)) {
-      boundaries[place.part->axis].insert(place.part->before);
-      boundaries[place.part->axis].insert(place.part->before * place.part->size);
+    for (const SubAxis& part : JoinedParts(*end)) {
+      boundaries[part.axis].insert(part.before);
+      boundaries[part.axis].insert(part.before * part.size);
     }
   }
   AtomSizes sizes(request.axes.size());

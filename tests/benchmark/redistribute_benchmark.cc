@@ -5,15 +5,18 @@
 #include "common/base/check.h"
 #include "common/base/table.h"
 #include "planner/redistribute/atom_sizes.h"
+#include "planner/redistribute/baselines/baselines.h"
 #include "planner/redistribute/redistribution_search.h"
 #include "planner/redistribute/testing/random_redistribution.h"
 #include "planner/redistribute/testing/redistribution_study.h"
 #include "tests/benchmark/measure.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +32,7 @@ struct Options {
   int64_t large_pairs = 200;
   uint64_t first_seed = 1;
   int64_t nodes_max = 50000;
+  int64_t more_nodes_max = 1000000;
   bool verbose = false;
 };
 
@@ -44,19 +48,76 @@ RedistributionResult Search(const RedistributionRequest& request, int64_t nodes_
   absl::StatusOr<RedistributionResult> result =
       SearchRedistribution(request, {.objective = RedistributionObjective::kBytes,
                                      .local_bytes_max = limit,
-                                     .relay = nodes_max == 0,
+                                     .relay = false,
                                      .nodes_max = nodes_max});
-  if (!result.ok())
-    std::printf("%s: %s to %s of %s on %s\n", std::string(result.status().message()).c_str(),
-                space.Text(space.source()).c_str(), space.Text(space.destination()).c_str(),
-                ToString(space.shape()).c_str(), AxesToString(space.axes()).c_str());
-  if (!result.ok()) return Search(request, 0);
+  CHECK_OK(result) << space.Text(space.source()) << " to " << space.Text(space.destination())
+                   << " of " << ToString(space.shape()) << " on " << AxesToString(space.axes());
   return *std::move(result);
 }
 
-void MeasureStudy(const Options& options) {
+// Logarithms of ratios, for a geometric mean, and the greatest ratio.
+struct Ratios {
+  double logarithms = 0;
+  double most = 0;
+  int64_t count = 0;
+
+  void Add(int64_t bytes, int64_t to) {
+    if (to == 0) return;
+    const double ratio = static_cast<double>(bytes) / static_cast<double>(to);
+    logarithms += std::log(ratio);
+    most = std::max(most, ratio);
+    ++count;
+  }
+  std::string Text() const {
+    if (count == 0) return "-";
+    return absl::StrFormat("%.3f (%.2f)", std::exp(logarithms / static_cast<double>(count)), most);
+  }
+};
+
+// A mesh of the study, or the large pairs: what the search takes to the bound, and what each
+// baseline takes to the search.
+struct Comparison {
+  Ratios search;
+  int64_t at_bound = 0;
+  int64_t pairs = 0;
+  std::array<Ratios, std::size(kRedistributionBaselines)> baselines;
+
+  void Add(const RedistributionRequest& request, const Derivation& found) {
+    ++pairs;
+    at_bound += found.bytes() == found.bound_bytes() ? 1 : 0;
+    search.Add(found.bytes(), found.bound_bytes());
+    for (size_t i = 0; i < baselines.size(); ++i) {
+      const absl::StatusOr<Derivation> other = PlanBaseline(kRedistributionBaselines[i], request);
+      if (other.ok()) baselines[i].Add(other->bytes(), found.bytes());
+    }
+  }
+  std::vector<std::string> Row(const std::string& name) const {
+    std::vector<std::string> row = {name, absl::StrCat(pairs), search.Text(),
+                                    absl::StrFormat("%.0f %%", 100 * static_cast<double>(at_bound) /
+                                                                   static_cast<double>(pairs))};
+    for (const Ratios& ratios : baselines) row.push_back(ratios.Text());
+    return row;
+  }
+};
+
+std::vector<std::string> Header() {
+  std::vector<std::string> header = {"mesh", "pairs", "search / bound", "at the bound"};
+  for (const RedistributionBaseline baseline : kRedistributionBaselines) {
+    header.push_back(absl::StrCat(RedistributionBaselineName(baseline), " / search"));
+  }
+  return header;
+}
+
+void PrintTimes(const char* name, const std::vector<double>& seconds) {
+  std::printf("%s: %zu searches, median %.3f ms, 99th percentile %.3f ms, most %.3f ms\n", name,
+              seconds.size(), Median(seconds) * 1e3, Percentile(seconds, 0.99) * 1e3,
+              Percentile(seconds, 1) * 1e3);
+}
+
+void MeasureStudy(const Options& options, TextTable& table) {
   std::vector<double> seconds;
   for (const StudiedMesh& mesh : StudiedMeshes()) {
+    Comparison comparison;
     for (size_t source = 0; source < mesh.layouts.size(); ++source) {
       for (size_t destination = 0; destination < mesh.layouts.size(); ++destination) {
         if (source == destination) continue;
@@ -64,15 +125,22 @@ void MeasureStudy(const Options& options) {
         const double before = ThreadSeconds();
         const RedistributionResult result = Search(request, options.nodes_max);
         seconds.push_back(ThreadSeconds() - before);
+        comparison.Add(request, result.derivation);
       }
     }
+    table.AddRow(comparison.Row(mesh.name));
   }
-  std::printf("study: %zu pairs, median %.3f ms, 99th percentile %.3f ms, most %.3f ms\n",
-              seconds.size(), Median(seconds) * 1e3, Percentile(seconds, 0.99) * 1e3,
-              Percentile(seconds, 1) * 1e3);
+  PrintTimes("study", seconds);
 }
 
-void MeasureLarge(const Options& options) {
+void PrintPair(uint64_t seed, double seconds, const RedistributionResult& result) {
+  std::printf("seed %llu: %.3f ms, %lld types, %s\n%s", static_cast<unsigned long long>(seed),
+              seconds * 1e3, static_cast<long long>(result.nodes),
+              std::string(DerivationOriginName(result.derivation.origin())).c_str(),
+              result.derivation.Text().c_str());
+}
+
+void MeasureLarge(const Options& options, TextTable& table) {
   const RandomRedistributionLimits limits{.axes = 5,
                                           .dimensions = 5,
                                           .devices_max = 4096,
@@ -81,33 +149,52 @@ void MeasureLarge(const Options& options) {
                                           .partial = false,
                                           .uneven = false};
   std::vector<double> seconds;
-  int64_t budgeted = 0;
-  double ratio = 0;
+  Comparison comparison;
+  Ratios budgeted;  // what a search within the budget takes to one with more
   for (int64_t i = 0; i < options.large_pairs; ++i) {
-    const RedistributionRequest request = RandomRedistribution(options.first_seed + i, limits);
+    const uint64_t seed = options.first_seed + static_cast<uint64_t>(i);
+    const RedistributionRequest request = RandomRedistribution(seed, limits);
     const double before = ThreadSeconds();
     const RedistributionResult result = Search(request, options.nodes_max);
     seconds.push_back(ThreadSeconds() - before);
-    const Derivation& found = result.derivation;
-    const double over_bound =
-        found.bound_bytes() == 0
-            ? 1
-            : static_cast<double>(found.bytes()) / static_cast<double>(found.bound_bytes());
-    ratio += std::log(over_bound);
-    budgeted += found.origin() == DerivationOrigin::kBudget ? 1 : 0;
-    if (options.verbose) {
-      std::printf("seed %ld: %.3f ms, %ld nodes, %d atoms, %.3f of the bound, %s\n%s",
-                  static_cast<long>(options.first_seed + i), seconds.back() * 1e3,
-                  static_cast<long>(result.nodes), found.space().atom_count(), over_bound,
-                  std::string(DerivationOriginName(found.origin())).c_str(), found.Text().c_str());
-    }
+    comparison.Add(request, result.derivation);
+    if (options.verbose) PrintPair(seed, seconds.back(), result);
+    if (result.derivation.origin() != DerivationOrigin::kBudget) continue;
+    const RedistributionResult more = Search(request, options.more_nodes_max);
+    budgeted.Add(result.derivation.bytes(), more.derivation.bytes());
   }
-  std::printf(
-      "large: %zu pairs, median %.3f ms, 99th percentile %.3f ms, most %.3f ms, "
-      "%ld budgeted, %.4f of the bound\n",
-      seconds.size(), Median(seconds) * 1e3, Percentile(seconds, 0.99) * 1e3,
-      Percentile(seconds, 1) * 1e3, static_cast<long>(budgeted),
-      std::exp(ratio / static_cast<double>(seconds.size())));
+  table.AddRow(comparison.Row("5 axes, 5 dimensions, seeded"));
+  PrintTimes("large", seconds);
+  std::printf("large: %lld of %lld answers by the budget of %lld types, %s of those within %lld\n",
+              static_cast<long long>(budgeted.count), static_cast<long long>(options.large_pairs),
+              static_cast<long long>(options.nodes_max), budgeted.Text().c_str(),
+              static_cast<long long>(options.more_nodes_max));
+}
+
+// Every axis of 8x8x4x4x4 devices moves to the next of five dimensions, and two share one.
+void MeasureLargest(const Options& options) {
+  RedistributionRequest request{.axes = {{"a", 8}, {"b", 8}, {"c", 4}, {"d", 4}, {"e", 4}},
+                                .item_bytes = 4};
+  const std::vector<int64_t> lengths = {256, 256, 128, 64, 64};
+  const absl::StatusOr<Shape> shape = Shape::Create(lengths);
+  CHECK_OK(shape);
+  request.shape = *shape;
+  for (int32_t axis = 0; axis < 5; ++axis) {
+    request.source.dimensions.push_back({{.axis = axis, .size = request.axes[axis].size}});
+  }
+  request.destination.dimensions = request.source.dimensions;
+  std::ranges::rotate(request.destination.dimensions, request.destination.dimensions.begin() + 1);
+  std::swap(request.destination.dimensions[0][0], request.destination.dimensions[3][0]);
+  request.destination.dimensions[1].push_back(request.destination.dimensions[2][0]);
+  request.destination.dimensions[2].clear();
+  std::vector<double> seconds;
+  for (int i = 0; i < 5; ++i) {
+    const double before = ThreadSeconds();
+    const RedistributionResult result = Search(request, options.nodes_max);
+    seconds.push_back(ThreadSeconds() - before);
+    if (i == 0) std::printf("4096 devices:\n%s", result.derivation.Text().c_str());
+  }
+  PrintTimes("4096 devices", seconds);
 }
 
 }  // namespace
@@ -118,9 +205,14 @@ int main(int argc, char** argv) {
   CLI::App app("Time and quality of redistributions");
   app.add_option("--large-pairs", options.large_pairs, "Pairs on large meshes");
   app.add_option("--first-seed", options.first_seed, "Of the large pairs");
-  app.add_option("--nodes", options.nodes_max, "Budget of a search");
+  app.add_option("--nodes", options.nodes_max, "Budget of a search, in types");
+  app.add_option("--more-nodes", options.more_nodes_max,
+                 "Budget of the search that one cut off by its budget is compared with");
   app.add_flag("--verbose", options.verbose, "Each large pair");
   CLI11_PARSE(app, argc, argv);
-  crossmesh::MeasureStudy(options);
-  crossmesh::MeasureLarge(options);
+  crossmesh::TextTable table(crossmesh::Header());
+  crossmesh::MeasureStudy(options, table);
+  crossmesh::MeasureLarge(options, table);
+  crossmesh::MeasureLargest(options);
+  std::printf("Bytes, as geometric means (greatest)\n%s", table.ToString().c_str());
 }
