@@ -9,6 +9,14 @@
 #include <absl/strings/str_format.h>
 
 namespace crossmesh {
+namespace {
+
+// Nothing without a time model.
+std::string SecondsText(double seconds) {
+  return seconds > 0 ? absl::StrFormat(", %.4g us", seconds * 1e6) : "";
+}
+
+}  // namespace
 
 absl::string_view DerivationOriginName(DerivationOrigin origin) {
   switch (origin) {
@@ -63,18 +71,23 @@ int Derivation::communicating_steps() const {
       steps_, [](const RedistributionStep& step) { return step.bytes_received > 0; }));
 }
 
-std::string Derivation::Text() const {
-  std::string text = absl::StrCat(space_->Text(space_->source()), "\n");
+std::string Derivation::Text(std::optional<int64_t> live_bytes_max) const {
+  std::string text;
   for (const RedistributionStep& step : steps_) {
-    absl::StrAppend(&text, "  ", StepKindName(step.kind));
-    if (!step.atoms.empty()) absl::StrAppend(&text, " ", space_->AtomsText(step.atoms));
-    absl::StrAppend(&text, ": ", space_->Text(step.before), " -> ", space_->Text(step.after),
-                    ", group ", step.group, ", received ", step.bytes_received, ", live ",
-                    step.live_bytes, "\n");
+    absl::StrAppend(&text, StepKindName(step.kind), " ", space_->AtomsText(step.atoms), ": ",
+                    space_->Text(step.before), " -> ", space_->Text(step.after), "; groups of ",
+                    step.group, ", ", step.bytes_received, " bytes received, ", step.live_bytes,
+                    " live", SecondsText(step.seconds), "\n");
   }
-  absl::StrAppend(&text, "bytes ", bytes(), ", bound ", bound_bytes(), ", peak ", peak_live_bytes(),
-                  absl::StrFormat(", seconds %.6g", seconds()), ", found by ",
-                  DerivationOriginName(origin_), "\n");
+  absl::StrAppend(&text, bytes(), " bytes");
+  if (bound_bytes_ > 0) {
+    absl::StrAppendFormat(&text, ", %.3f of the bound of %d",
+                          static_cast<double>(bytes()) / static_cast<double>(bound_bytes_),
+                          bound_bytes_);
+  }
+  absl::StrAppend(&text, "; peak of ", peak_live_bytes());
+  if (live_bytes_max.has_value()) absl::StrAppend(&text, " of ", *live_bytes_max);
+  absl::StrAppend(&text, SecondsText(seconds()), "; by ", DerivationOriginName(origin_), "\n");
   return text;
 }
 

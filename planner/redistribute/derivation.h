@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,9 +48,10 @@ class Derivation {
   double seconds() const;
   int communicating_steps() const;
 
-  // One line for each step, with type before and after, atoms, group, bytes received by the busiest
-  // device and live bytes; then the sums beside the bound.
-  std::string Text() const;
+  // The typed form: one line for each step, with its atoms, types before and after, devices of a
+  // group, bytes that the busiest device receives, live bytes and seconds; then bytes over bound,
+  // peak over the limit, where there is one, and seconds.
+  std::string Text(std::optional<int64_t> live_bytes_max = std::nullopt) const;
 
  private:
   std::shared_ptr<const TypeSpace> space_;
