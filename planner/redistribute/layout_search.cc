@@ -12,6 +12,7 @@ namespace {
 
 // Types from which relays are looked at. Each costs the devices.
 constexpr int kRelaysMax = 8;
+constexpr size_t kMovesInHaste = 12;
 
 }  // namespace
 
@@ -80,39 +81,43 @@ double LayoutSearch::LeftInHaste(const PackedType& type) const {
   return once * Disorder(space_, type);
 }
 
-void LayoutSearch::Push(int32_t number) {
-  const Node& node = nodes_[number];
-  int64_t missing = missing_.Elements(node.type);
-  int32_t communicating = missing > 0 ? 1 : 0;
-  if (node.type != space_.destination() && !options_.relay && !HasSums(node.type)) {
-    const ExchangeEstimate exchange = EstimateExchange(space_, node.type);
+LayoutSearch::Remainder LayoutSearch::RemainderOf(const PackedType& type) {
+  int64_t missing = missing_.Elements(type);
+  Remainder remainder{.communicating = missing > 0 ? 1 : 0};
+  // A relay takes everything to its place at once.
+  if (type != space_.destination() && !options_.relay && !HasSums(type)) {
+    const ExchangeEstimate exchange = EstimateExchange(space_, type);
     missing = std::max(missing, exchange.elements);
-    communicating = std::max(communicating, exchange.communicating);
+    remainder.communicating = std::max(remainder.communicating, exchange.communicating);
   }
-  missing *= space_.types().item_bytes();
-  double left = 0;  // of the objective, at least
+  remainder.bytes = missing * space_.types().item_bytes();
   switch (options_.objective) {
     case PathObjective::kBytes:
-      left = static_cast<double>(missing);
+      remainder.objective = static_cast<double>(remainder.bytes);
       break;
     case PathObjective::kSeconds:
-      left = prices_.LeastSeconds(missing);
+      remainder.objective = prices_.LeastSeconds(remainder.bytes);
       break;
     case PathObjective::kPeakLiveBytes:
       break;
   }
-  const double hurry = options_.haste == 0 ? 0 : options_.haste * LeftInHaste(node.type);
-  const Entry entry{.estimate = node.cost.objective + left + hurry,
-                    .bytes = node.cost.bytes + missing,
-                    .communicating = node.cost.communicating + communicating,
+  if (options_.haste > 0) remainder.in_haste = options_.haste * LeftInHaste(type);
+  return remainder;
+}
+
+void LayoutSearch::Push(int32_t number) {
+  const Node& node = nodes_[number];
+  const Remainder remainder = RemainderOf(node.type);
+  const Entry entry{.estimate = node.cost.objective + remainder.objective + remainder.in_haste,
+                    .bytes = node.cost.bytes + remainder.bytes,
+                    .communicating = node.cost.communicating + remainder.communicating,
                     .done = node.cost.objective,
                     .node = number};
-  if (upper_.has_value() &&
-      std::tuple(node.cost.objective + left, entry.bytes, entry.communicating, node.cost.steps) >
-          std::tuple(upper_->objective, upper_->bytes, upper_->communicating, upper_->steps)) {
-    return;
-  }
-  open_.push(entry);
+  const PathCost least{.objective = node.cost.objective + remainder.objective,
+                       .bytes = entry.bytes,
+                       .communicating = entry.communicating,
+                       .steps = node.cost.steps};
+  if (!upper_.has_value() || least <= *upper_) open_.push(entry);
 }
 
 void LayoutSearch::Reach(int32_t from, const Move& move, const PathCost& cost) {
@@ -187,11 +192,28 @@ void LayoutSearch::Expand(int32_t number) {
   moves_.clear();
   const PackedType type = nodes_[number].type;
   move_source_(MoveState(space_, type), moves_);
+  if (options_.haste > 0) KeepBest(number);
   for (const Move& move : moves_) {
     const std::optional<PathCost> cost = CostAfter(nodes_[number], move);
     if (cost.has_value()) Reach(number, move, *cost);
   }
   if (options_.relay) ExpandRelays(number);
+}
+
+// In haste, only the moves that seem best are followed.
+void LayoutSearch::KeepBest(int32_t from) {
+  std::vector<std::pair<double, size_t>> ranked;
+  for (size_t i = 0; i < moves_.size(); ++i) {
+    const std::optional<PathCost> cost = CostAfter(nodes_[from], moves_[i]);
+    if (!cost.has_value()) continue;
+    const Remainder remainder = RemainderOf(moves_[i].after);
+    ranked.emplace_back(cost->objective + remainder.objective + remainder.in_haste, i);
+  }
+  const size_t kept = std::min(ranked.size(), kMovesInHaste);
+  std::ranges::partial_sort(ranked, ranked.begin() + static_cast<std::ptrdiff_t>(kept));
+  std::vector<Move> best;
+  for (size_t i = 0; i < kept; ++i) best.push_back(moves_[ranked[i].second]);
+  moves_ = std::move(best);
 }
 
 LayoutPath LayoutSearch::PathTo(int32_t node) const {

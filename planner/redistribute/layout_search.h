@@ -69,6 +69,13 @@ class LayoutSearch {
     PathCost cost;
     bool closed;
   };
+  // What is left to do from a type on, at least.
+  struct Remainder {
+    double objective = 0;
+    int64_t bytes = 0;
+    int32_t communicating = 0;
+    double in_haste = 0;  // beyond the objective, probably
+  };
   // Before others: the least estimate of the whole path; then the farthest along.
   struct Entry {
     double estimate;
@@ -80,6 +87,8 @@ class LayoutSearch {
   };
 
   void Expand(int32_t node);
+  void KeepBest(int32_t from);
+  Remainder RemainderOf(const PackedType& type);
   void ExpandRelays(int32_t node);
   void ReachByRelay(int32_t from, const PackedType& after);
   void Reach(int32_t from, const Move& move, const PathCost& cost);

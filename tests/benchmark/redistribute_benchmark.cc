@@ -41,18 +41,16 @@ double Percentile(std::vector<double> values, double share) {
   return values[static_cast<size_t>(share * static_cast<double>(values.size() - 1))];
 }
 
-RedistributionResult Search(const RedistributionRequest& request, int64_t nodes_max) {
+// Nothing where the budget is spent before there is any path.
+absl::StatusOr<RedistributionResult> Search(const RedistributionRequest& request,
+                                            int64_t nodes_max) {
   const TypeSpace space(request, NeededAtoms(request));
   const int64_t limit =
       std::max(space.LocalBytes(space.source()), space.LocalBytes(space.destination()));
-  absl::StatusOr<RedistributionResult> result =
-      SearchRedistribution(request, {.objective = RedistributionObjective::kBytes,
-                                     .local_bytes_max = limit,
-                                     .relay = false,
-                                     .nodes_max = nodes_max});
-  CHECK_OK(result) << space.Text(space.source()) << " to " << space.Text(space.destination())
-                   << " of " << ToString(space.shape()) << " on " << AxesToString(space.axes());
-  return *std::move(result);
+  return SearchRedistribution(request, {.objective = RedistributionObjective::kBytes,
+                                        .local_bytes_max = limit,
+                                        .relay = false,
+                                        .nodes_max = nodes_max});
 }
 
 // Logarithms of ratios, for a geometric mean, and the greatest ratio.
@@ -123,9 +121,10 @@ void MeasureStudy(const Options& options, TextTable& table) {
         if (source == destination) continue;
         const RedistributionRequest request = mesh.Request(source, destination);
         const double before = ThreadSeconds();
-        const RedistributionResult result = Search(request, options.nodes_max);
+        const absl::StatusOr<RedistributionResult> result = Search(request, options.nodes_max);
         seconds.push_back(ThreadSeconds() - before);
-        comparison.Add(request, result.derivation);
+        CHECK_OK(result);
+        comparison.Add(request, result->derivation);
       }
     }
     table.AddRow(comparison.Row(mesh.name));
@@ -150,25 +149,36 @@ void MeasureLarge(const Options& options, TextTable& table) {
                                           .uneven = false};
   std::vector<double> seconds;
   Comparison comparison;
+  int64_t unanswered = 0;
+  int64_t answered_by_budget = 0;
   Ratios budgeted;  // what a search within the budget takes to one with more
   for (int64_t i = 0; i < options.large_pairs; ++i) {
     const uint64_t seed = options.first_seed + static_cast<uint64_t>(i);
     const RedistributionRequest request = RandomRedistribution(seed, limits);
     const double before = ThreadSeconds();
-    const RedistributionResult result = Search(request, options.nodes_max);
+    const absl::StatusOr<RedistributionResult> result = Search(request, options.nodes_max);
     seconds.push_back(ThreadSeconds() - before);
-    comparison.Add(request, result.derivation);
-    if (options.verbose) PrintPair(seed, seconds.back(), result);
-    if (result.derivation.origin() != DerivationOrigin::kBudget) continue;
-    const RedistributionResult more = Search(request, options.more_nodes_max);
-    budgeted.Add(result.derivation.bytes(), more.derivation.bytes());
+    if (!result.ok()) {
+      std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed),
+                  std::string(result.status().message()).c_str());
+      ++unanswered;
+      continue;
+    }
+    comparison.Add(request, result->derivation);
+    if (options.verbose) PrintPair(seed, seconds.back(), *result);
+    if (result->derivation.origin() != DerivationOrigin::kBudget) continue;
+    ++answered_by_budget;
+    const absl::StatusOr<RedistributionResult> more = Search(request, options.more_nodes_max);
+    if (more.ok()) budgeted.Add(result->derivation.bytes(), more->derivation.bytes());
   }
   table.AddRow(comparison.Row("5 axes, 5 dimensions, seeded"));
   PrintTimes("large", seconds);
-  std::printf("large: %lld of %lld answers by the budget of %lld types, %s of those within %lld\n",
-              static_cast<long long>(budgeted.count), static_cast<long long>(options.large_pairs),
-              static_cast<long long>(options.nodes_max), budgeted.Text().c_str(),
-              static_cast<long long>(options.more_nodes_max));
+  std::printf(
+      "large: by a budget of %lld types %lld answers, at %s of those by one of %lld, and "
+      "%lld without any\n",
+      static_cast<long long>(options.nodes_max), static_cast<long long>(answered_by_budget),
+      budgeted.Text().c_str(), static_cast<long long>(options.more_nodes_max),
+      static_cast<long long>(unanswered));
 }
 
 // Every axis of 8x8x4x4x4 devices moves to the next of five dimensions, and two share one.
@@ -190,9 +200,10 @@ void MeasureLargest(const Options& options) {
   std::vector<double> seconds;
   for (int i = 0; i < 5; ++i) {
     const double before = ThreadSeconds();
-    const RedistributionResult result = Search(request, options.nodes_max);
+    const absl::StatusOr<RedistributionResult> result = Search(request, options.nodes_max);
     seconds.push_back(ThreadSeconds() - before);
-    if (i == 0) std::printf("4096 devices:\n%s", result.derivation.Text().c_str());
+    CHECK_OK(result);
+    if (i == 0) std::printf("4096 devices:\n%s", result->derivation.Text().c_str());
   }
   PrintTimes("4096 devices", seconds);
 }
