@@ -47,10 +47,10 @@ struct Redistribution {
   RedistributionOptions options;
 };
 
-absl::StatusOr<ReductionKind> ParseReduction(const std::string& name) {
-  for (const ReductionKind kind :
-       {ReductionKind::kSum, ReductionKind::kMean, ReductionKind::kMin, ReductionKind::kMax}) {
-    if (name == ReductionKindName(kind)) return kind;
+absl::StatusOr<PartialReduction> ParseReduction(const std::string& name) {
+  for (const PartialReduction kind : {PartialReduction::kSum, PartialReduction::kMean,
+                                      PartialReduction::kMin, PartialReduction::kMax}) {
+    if (name == PartialReductionName(kind)) return kind;
   }
   return absl::InvalidArgumentError(
       absl::StrCat("--reduction: expected sum, mean, min or max, found \"", name, "\""));
@@ -81,7 +81,7 @@ absl::StatusOr<Redistribution> Read(const RedistributeFlags& flags) {
   ASSIGN_OR_RETURN(const Layout source, At("--source", ParseLayout(flags.source)));
   ASSIGN_OR_RETURN(const Layout destination, At("--destination", ParseLayout(flags.destination)));
   ASSIGN_OR_RETURN(request.rule, RuleOf(source, destination));
-  ASSIGN_OR_RETURN(const ReductionKind reduction, ParseReduction(flags.reduction));
+  ASSIGN_OR_RETURN(const PartialReduction reduction, ParseReduction(flags.reduction));
   ASSIGN_OR_RETURN(request.source,
                    At("--source", EndOf(source, request.axes, flags.source_partial, reduction)));
   ASSIGN_OR_RETURN(

@@ -80,7 +80,7 @@ nlohmann::json ProgramOf(const Derivation& derivation) {
   for (const RedistributionStep& step : derivation.steps()) steps.push_back(StepOf(space, step));
   return {{"ranks", space.devices()},
           {"atoms", AtomsOf(space)},
-          {"reduction", std::string(ReductionKindName(space.reduction()))},
+          {"reduction", std::string(PartialReductionName(space.reduction()))},
           {"summands", Summands(space)},
           {"source", TypeOf(space, space.source(), /*with_parts=*/false)},
           {"destination", TypeOf(space, space.destination(), /*with_parts=*/false)},
