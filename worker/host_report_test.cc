@@ -26,7 +26,7 @@ class HostReportTest : public testing::Test {
   v1::Gpu& Add(const std::string& device, int number) {
     v1::Gpu& gpu = *gpus_.Add();
     gpu.set_device(device);
-    gpu.mutable_process()->set_gpu(absl::StrCat("GPU-0000:0", number, ":02.0"));
+    gpu.mutable_process()->set_gpu(absl::StrCat("GPU-00000", number, "02.0"));
     return gpu;
   }
   std::optional<v1::Host> Report() const {

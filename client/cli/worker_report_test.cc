@@ -48,8 +48,8 @@ TEST(WorkerReportTest, EachGpuHasARowOfWhatIsKnown) {
   workers[1].set_m2n(false);
   EXPECT_EQ(
       GpusText(workers),
-      "DEVICE    WORKER  GPU     MEMORY  NVLINKS  MIG  PERSISTENCE  NIC          LINKS  NCCL "
-      "M2N\n"
+      "DEVICE    WORKER  GPU     MEMORY  NVLINKS  MIG  PERSISTENCE  NIC           LINKS  NCCL M2N\n"
+      "--------  ------  -----  -------  -------  ---  -----------  -------  ----------  --------\n"
       "node-a.0  w0      GPU-0  85.5 GB       18  off  -            ib0      450.0 GB/s  yes\n"
       "node-a.1  w1      GPU-1  unknown  unknown  -    -            unknown     unknown  no\n");
 }

@@ -42,28 +42,28 @@ TEST_F(GpuChecksTest, GpusAreNamed) {
   EXPECT_THAT(Check("").advice, HasSubstr("no NIC"));
   host_.AddEthernet("eth0", "pci0000:00", "0000:02:00.0", 0);
   EXPECT_EQ(Check("").state, HostCheck::State::kGood);
-  EXPECT_THAT(Check("").found, HasSubstr("NVIDIA L40S GPU-0000:01:00.0 by eth0, links 26"));
+  EXPECT_THAT(Check("").found, HasSubstr("NVIDIA L40S GPU-00000100.0 by eth0, links 26"));
 }
 
 TEST_F(GpuChecksTest, LinksThatAreDownAndMigAreAdvisedOn) {
   host_.AddGpu("pci0000:00", "0000:01:00.0", "H100 80GB HBM3");
   host_.AddGpu("pci0000:00", "0000:02:00.0", "H100 80GB HBM3");
   host_.AddEthernet("eth0", "pci0000:00", "0000:03:00.0", 0);
-  Manage("GPU-0000:01:00.0 85520809984 18 1 0;GPU-0000:02:00.0 85520809984 9 0 1;");
+  Manage("GPU-00000100.0 85520809984 18 1 0;GPU-00000200.0 85520809984 9 0 1;");
   const HostCheck check = CheckManaged();
   EXPECT_EQ(check.state, HostCheck::State::kNote);
   EXPECT_THAT(check.found, HasSubstr("85.5 GB, 18 NVLinks up, persistence mode on, MIG off; "));
   EXPECT_THAT(check.found, HasSubstr("9 NVLinks up, persistence mode off, MIG on"));
   EXPECT_EQ(check.advice,
-            "GPU-0000:02:00.0: 9 of 18 NVLinks are up (nvidia-smi nvlink --status); "
-            "GPU-0000:02:00.0: MIG is on; a worker takes one of its instances, by --gpu "
+            "GPU-00000200.0: 9 of 18 NVLinks are up (nvidia-smi nvlink --status); "
+            "GPU-00000200.0: MIG is on; a worker takes one of its instances, by --gpu "
             "DEVICE=MIG-...");
 }
 
 TEST_F(GpuChecksTest, WhatGpusDoNotHaveIsNotSaid) {
   host_.AddGpu("pci0000:00", "0000:01:00.0", "H100 80GB HBM3");
   host_.AddEthernet("eth0", "pci0000:00", "0000:03:00.0", 0);
-  Manage("GPU-0000:01:00.0 85520809984 0 - -;");
+  Manage("GPU-00000100.0 85520809984 0 - -;");
   EXPECT_THAT(CheckManaged().found, Not(HasSubstr("persistence")));
 }
 

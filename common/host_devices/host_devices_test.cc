@@ -87,7 +87,7 @@ TEST_F(HostDevicesTest, LinksAreThoseThatAreUp) {
   host_.AddGpu("pci0000:00", "0000:01:00.0", "H100 80GB HBM3");
   host_.AddGpu("pci0000:00", "0000:02:00.0", "H100 80GB HBM3");
   host_.AddEthernet("eth0", "pci0000:00", "0000:03:00.0", 0);
-  Manage("GPU-0000:01:00.0 85520809984 18 1 0;GPU-0000:02:00.0 85520809984 9 0 1;");
+  Manage("GPU-00000100.0 85520809984 18 1 0;GPU-00000200.0 85520809984 9 0 1;");
   ASSERT_OK_AND_ASSIGN(const Host host, DescribeManaged());
   EXPECT_EQ(host.gpus[0].link_out_bytes_per_second, 450'000'000'000);
   EXPECT_EQ(host.gpus[1].link_in_bytes_per_second, 225'000'000'000);
@@ -96,7 +96,7 @@ TEST_F(HostDevicesTest, LinksAreThoseThatAreUp) {
 TEST_F(HostDevicesTest, WithoutLinksThatAreUpItIsTheSlot) {
   host_.AddGpu("pci0000:00", "0000:01:00.0", "H100 80GB HBM3");
   host_.AddEthernet("eth0", "pci0000:00", "0000:03:00.0", 0);
-  Manage("GPU-0000:01:00.0 85520809984 0 - -;");
+  Manage("GPU-00000100.0 85520809984 0 - -;");
   EXPECT_EQ(DescribeManaged()->gpus[0].link_out_bytes_per_second, 26'000'000'000);
 }
 

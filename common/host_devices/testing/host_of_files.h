@@ -7,11 +7,11 @@
 #include <string>
 
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_replace.h>
 
 namespace crossmesh {
 
-// The GPUs and NICs of a host, made of the files that ReadSystemDevices reads. GPUs have UUIDs
-// "GPU-" and their address.
+// The GPUs and NICs of a host, made of the files that ReadSystemDevices reads.
 class HostOfFiles {
  public:
   void Write(const std::string& path, const std::string& text) {
@@ -32,6 +32,7 @@ class HostOfFiles {
     Link("sys/bus/pci/devices/" + address, path);
     return path;
   }
+  // Its UUID is made of the address: "GPU-00000100.0" is at 0000:01:00.0.
   void AddGpu(const std::string& bridges, const std::string& address, const std::string& model,
               int node = 0) {
     const std::string path = AddPciDevice(bridges, address, node);
@@ -39,9 +40,9 @@ class HostOfFiles {
     Write(path + "/class", "0x030200");
     Write(path + "/max_link_speed", "16.0 GT/s PCIe");
     Write(path + "/max_link_width", "16");
-    Write(
-        "proc/driver/nvidia/gpus/" + address + "/information",
-        absl::StrCat("Model: \t\t NVIDIA ", model, "\nIRQ:   \t\t 42\nGPU UUID: \t GPU-", address));
+    Write("proc/driver/nvidia/gpus/" + address + "/information",
+          absl::StrCat("Model: \t\t NVIDIA ", model, "\nIRQ:   \t\t 42\nGPU UUID: \t GPU-",
+                       absl::StrReplaceAll(address, {{":", ""}})));
   }
   void AddInfiniband(const std::string& bridges, const std::string& address, int number) {
     const std::string path = AddPciDevice(bridges, address, 0);
