@@ -17,8 +17,9 @@ constexpr size_t kMovesInHaste = 12;
 }  // namespace
 
 bool LayoutSearch::Entry::operator<(const Entry& other) const {
-  return std::tuple(estimate, bytes, communicating, -done, node) >
-         std::tuple(other.estimate, other.bytes, other.communicating, -other.done, other.node);
+  return std::tuple(estimate, bytes, communicating, disorder, -done, node) >
+         std::tuple(other.estimate, other.bytes, other.communicating, other.disorder, -other.done,
+                    other.node);
 }
 
 LayoutSearch::LayoutSearch(const SearchSpace& space, const StepPrices& prices,
@@ -111,6 +112,7 @@ void LayoutSearch::Push(int32_t number) {
   const Entry entry{.estimate = node.cost.objective + remainder.objective + remainder.in_haste,
                     .bytes = node.cost.bytes + remainder.bytes,
                     .communicating = node.cost.communicating + remainder.communicating,
+                    .disorder = Disorder(space_, node.type),
                     .done = node.cost.objective,
                     .node = number};
   const PathCost least{.objective = node.cost.objective + remainder.objective,

@@ -81,6 +81,7 @@ class LayoutSearch {
     double estimate;
     int64_t bytes;
     int32_t communicating;
+    double disorder;
     double done;
     int32_t node;
     bool operator<(const Entry& other) const;  // for a heap: whether it comes later

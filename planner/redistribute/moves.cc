@@ -316,6 +316,7 @@ void AppendMoves(const MoveState& state, std::vector<Move>& moves) {
   if (AppendWantedSlices(state, moves)) return;
   AppendSlices(state, moves);
   AppendExchanges(state, moves);
+  AppendFillings(state, moves);
   AppendPermutes(state, moves);
   AppendGathers(state, moves);
   AppendReductions(state, moves);

@@ -51,11 +51,16 @@ void AppendChoices(const MoveState& state, StepKind kind, const AtomOptions& opt
 //  - every replicated atom is cut where it is wanted, at once; when none can, one for which the way
 //    is blocked is cut elsewhere;
 //  - atoms are moved where they are wanted, and others out of the way, in one all-to-all;
+//  - whatever atoms there are cut dimensions into as many parts as are wanted (AppendFillings);
 //  - a permute brings as many atoms as it can to where they are wanted (AppendPermutes);
 //  - atoms that are wanted no more are gathered, all at once, or those in the way;
 //  - partial atoms are reduced, all at once or one by one.
 // Cost: the atoms times the digits, and the moves.
 void AppendMoves(const MoveState& state, std::vector<Move>& moves);
+
+// Appends a slice and an all-to-all by which dimensions are cut into as many parts as the
+// destination wants, by any atoms, so that a permute can do the rest.
+void AppendFillings(const MoveState& state, std::vector<Move>& moves);
 
 // Appends permutes: of the atoms that cut a dimension, and of replicated ones of their sizes, as
 // many as can go where they are wanted do. What fills the rest differs from one to the next.

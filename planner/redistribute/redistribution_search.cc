@@ -19,7 +19,7 @@
 namespace crossmesh {
 namespace {
 
-constexpr std::array<double, 3> kHaste = {1.5, 0.5, 0.15};
+constexpr std::array<double, 5> kHaste = {1.5, 1.0, 0.5, 0.3, 0.1};
 
 struct Candidate {
   PathCost cost;
