@@ -65,12 +65,13 @@ void AppendFillingSlice(const MoveState& state, std::vector<Move>& moves) {
   if (move.after != state.type) moves.push_back(move);
 }
 
-void AppendFillingExchange(const MoveState& state, std::vector<Move>& moves) {
+// `size`: of the atoms that are moved; 0: of any.
+void AppendFillingExchange(const MoveState& state, int64_t size, std::vector<Move>& moves) {
   Move move{StepKind::kAllToAll, state.type};
   PartCounts counts(state);
   std::vector<int> cut;
   for (int atom = 0; atom < state.space.atoms(); ++atom) {
-    if (state.IsCut(atom)) cut.push_back(atom);
+    if (state.IsCut(atom) && (size == 0 || state.space.size(atom) == size)) cut.push_back(atom);
   }
   // What cuts finest leaves blocks without holes.
   std::ranges::sort(cut, {},
@@ -87,7 +88,9 @@ void AppendFillingExchange(const MoveState& state, std::vector<Move>& moves) {
 
 void AppendFillings(const MoveState& state, std::vector<Move>& moves) {
   AppendFillingSlice(state, moves);
-  AppendFillingExchange(state, moves);
+  AppendFillingExchange(state, 0, moves);
+  if (state.space.sizes().size() == 1) return;
+  for (const int64_t size : state.space.sizes()) AppendFillingExchange(state, size, moves);
 }
 
 }  // namespace crossmesh

@@ -43,6 +43,8 @@ class SearchSpace {
 
   const TypeSpace& types() const { return *types_; }
   int atoms() const { return types_->atom_count(); }
+  // Of atoms, each once, ascending.
+  const std::vector<int64_t>& sizes() const { return sizes_; }
   int64_t size(int atom) const { return types_->atoms()[atom].size; }
   std::span<const Digit> digits() const { return digits_; }
   // Digits that cannot be cut together with this one, itself among them.
