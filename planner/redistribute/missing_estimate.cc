@@ -1,6 +1,7 @@
 #include "planner/redistribute/missing_estimate.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -29,7 +30,8 @@ std::vector<PlacedDigit> DigitsIn(int dimension, const SearchSpace& space, const
 MissingEstimate::MissingEstimate(const SearchSpace& space)
     : space_(space),
       wanted_(space.LocalElements(space.destination())),
-      seen_(space.types().shape().rank()) {
+      seen_(space.types().shape().rank()),
+      leaves_out_(space.digits().size() * space.digits().size(), -1) {
   for (int dimension = 0; dimension < space.types().shape().rank(); ++dimension) {
     wanted_digits_.push_back(DigitsIn(dimension, space, space.destination()));
     wanted_lengths_.push_back(space.types().shape()[dimension]);
@@ -37,6 +39,24 @@ MissingEstimate::MissingEstimate(const SearchSpace& space)
       wanted_lengths_.back() /= placed.digit->size;
     }
   }
+}
+
+// Whether some coordinates on both digits have no index: then there is a device that has nothing in
+// common, whatever else it is to have.
+bool MissingEstimate::LeavesOut(const Digit& held, const Digit& wanted) {
+  const int64_t first = &held - space_.digits().data();
+  const int64_t second = &wanted - space_.digits().data();
+  int8_t& known = leaves_out_[first * static_cast<int64_t>(space_.digits().size()) + second];
+  if (known >= 0) return known == 1;
+  const int64_t unit = std::gcd(held.stride, wanted.stride);
+  const int64_t period = std::lcm(held.stride * held.size, wanted.stride * wanted.size);
+  std::vector<bool> seen(held.size * wanted.size, false);
+  for (int64_t index = 0; index < period; index += unit) {
+    seen[index / held.stride % held.size * wanted.size + index / wanted.stride % wanted.size] =
+        true;
+  }
+  known = std::ranges::find(seen, false) == seen.end() ? 0 : 1;
+  return known == 1;
 }
 
 // Counts on the indices, in units of the finest stride, for all coordinates of the atoms that cut
@@ -54,8 +74,9 @@ MissingEstimate::Range MissingEstimate::CountIndices(int dimension, const Packed
     combinations *= placed.digit->size;
   }
   std::vector<int64_t> counts(combinations, 0);
+  std::array<int64_t, kSearchAtomsMax> coordinates{};
   for (int64_t index = 0; index < space_.types().shape()[dimension]; index += unit) {
-    std::vector<int64_t> coordinates(kSearchAtomsMax, -1);
+    coordinates.fill(-1);
     bool possible = true;
     int64_t combination = 0;
     for (const PlacedDigit& placed : digits) {
@@ -84,7 +105,9 @@ MissingEstimate::Range MissingEstimate::CommonIndices(int dimension, const Packe
       const bool same_digit = &held == placed.digit;
       if (same_digit && atom != placed.atom) return {0, common};
       same |= same_digit;
-      simple &= same_digit || !Coupled(held, *placed.digit);
+      if (same_digit || !Coupled(held, *placed.digit)) continue;
+      if (atom != placed.atom && LeavesOut(held, *placed.digit)) return {0, common};
+      simple = false;
     }
     if (!same) common /= held.size;
   }

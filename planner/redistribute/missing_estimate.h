@@ -33,6 +33,7 @@ class MissingEstimate {
     int64_t most = 0;
   };
   Range CommonIndices(int dimension, const PackedType& type);
+  bool LeavesOut(const Digit& held, const Digit& wanted);
   Range CountIndices(int dimension, const PackedType& type) const;
 
   const SearchSpace& space_;
@@ -40,6 +41,7 @@ class MissingEstimate {
   std::vector<std::vector<PlacedDigit>> wanted_digits_;  // [dimension]
   std::vector<int64_t> wanted_lengths_;                  // [dimension], of a device
   std::vector<absl::flat_hash_map<PackedType, Range>> seen_;  // [dimension]
+  std::vector<int8_t> leaves_out_;                            // [digit][digit]; -1: not known yet
 };
 
 }  // namespace crossmesh

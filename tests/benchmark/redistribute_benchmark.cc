@@ -31,7 +31,7 @@ namespace {
 struct Options {
   int64_t large_pairs = 200;
   uint64_t first_seed = 1;
-  int64_t nodes_max = 50000;
+  int64_t nodes_max = 100000;
   int64_t more_nodes_max = 1000000;
   bool verbose = false;
 };
