@@ -11,7 +11,7 @@ namespace crossmesh {
 namespace {
 
 // Types from which relays are looked at. Each costs the devices.
-constexpr int kRelaysMax = 8;
+constexpr int kRelaysMax = 4;
 constexpr size_t kMovesInHaste = 12;
 
 }  // namespace
@@ -85,8 +85,9 @@ double LayoutSearch::LeftInHaste(const PackedType& type) const {
 LayoutSearch::Remainder LayoutSearch::RemainderOf(const PackedType& type) {
   int64_t missing = missing_.Elements(type);
   Remainder remainder{.communicating = missing > 0 ? 1 : 0};
-  // A relay takes everything to its place at once.
-  if (type != space_.destination() && !options_.relay && !HasSums(type)) {
+  // A relay takes everything to its place at once, so with relays this may be too much. They are
+  // looked at from the first types only, whatever the estimates say.
+  if (type != space_.destination() && !HasSums(type)) {
     const ExchangeEstimate exchange = EstimateExchange(space_, type);
     missing = std::max(missing, exchange.elements);
     remainder.communicating = std::max(remainder.communicating, exchange.communicating);
@@ -199,7 +200,7 @@ void LayoutSearch::Expand(int32_t number) {
     const std::optional<PathCost> cost = CostAfter(nodes_[number], move);
     if (cost.has_value()) Reach(number, move, *cost);
   }
-  if (options_.relay) ExpandRelays(number);
+  if (options_.relay && options_.haste == 0) ExpandRelays(number);
 }
 
 // In haste, only the moves that seem best are followed.

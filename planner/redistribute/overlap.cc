@@ -5,7 +5,11 @@
 namespace crossmesh {
 
 Overlap::Overlap(const TypeSpace& space, const LocalType& before, const LocalType& after)
-    : space_(space), before_(before), after_(after), seen_(space.shape().rank()) {
+    : space_(space),
+      before_(before),
+      after_(after),
+      seen_(space.shape().rank()),
+      lengths_(space.shape().rank()) {
   for (const std::vector<DimensionCut>& cuts : after.dimensions) {
     parts_after_.push_back(space.Parts(cuts));
   }
@@ -34,15 +38,19 @@ int64_t Overlap::Elements(int64_t holder, int64_t receiver) {
   return elements;
 }
 
+int64_t Overlap::LengthAfter(int dimension, int64_t part) {
+  const auto [found, added] = lengths_[dimension].try_emplace(part, 0);
+  if (!added) return found->second;
+  for (const Interval& indices : space_.IndicesOf(after_, dimension, part)) {
+    found->second += indices.length();
+  }
+  return found->second;
+}
+
 int64_t Overlap::ElementsAfter(int64_t device) {
   int64_t elements = 1;
   for (int dimension = 0; dimension < space_.shape().rank(); ++dimension) {
-    const int64_t part = space_.PartOf(after_.dimensions[dimension], device);
-    int64_t length = 0;
-    for (const Interval& indices : space_.IndicesOf(after_, dimension, part)) {
-      length += indices.length();
-    }
-    elements *= length;
+    elements *= LengthAfter(dimension, space_.PartOf(after_.dimensions[dimension], device));
   }
   return elements;
 }

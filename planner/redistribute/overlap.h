@@ -23,12 +23,14 @@ class Overlap {
 
  private:
   int64_t Common(int dimension, int64_t before, int64_t after);
+  int64_t LengthAfter(int dimension, int64_t part);
 
   const TypeSpace& space_;
   const LocalType& before_;
   const LocalType& after_;
-  std::vector<int64_t> parts_after_;                         // of each dimension
-  std::vector<absl::flat_hash_map<int64_t, int64_t>> seen_;  // [dimension][pair of parts]
+  std::vector<int64_t> parts_after_;                            // of each dimension
+  std::vector<absl::flat_hash_map<int64_t, int64_t>> seen_;     // [dimension][pair of parts]
+  std::vector<absl::flat_hash_map<int64_t, int64_t>> lengths_;  // [dimension][part afterwards]
 };
 
 // The device that misses most, and how many elements: no plan can have it receive less. Where a sum

@@ -25,7 +25,7 @@ struct RedistributionOptions {
   // Whether a step may be a relay: any layout to any other, point to point. Where a dimension that
   // does not divide changes it is one all the same.
   bool relay = true;
-  int64_t nodes_max = 20000;  // types that are expanded
+  int64_t nodes_max = 50000;  // types that are reached
   size_t atom_ways_max = 16;  // ways to split axes whose sizes have several primes
 };
 

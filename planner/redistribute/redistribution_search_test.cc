@@ -105,8 +105,12 @@ TEST(RedistributionSearchTest, EqualRequestsGiveEqualTexts) {
 
 // Without a budget the relay is left, and it is said.
 TEST(RedistributionSearchTest, WithoutABudgetItIsARelayAndSaysSo) {
-  ASSERT_OK_AND_ASSIGN(const RedistributionResult result,
-                       SearchRedistribution(SmallRequest(), {.nodes_max = 0}));
+  const std::vector<RedistributionVector>& vectors = RedistributionVectors();
+  const auto gather = std::ranges::find(vectors, "hi-01", &RedistributionVector::id);
+  ASSERT_NE(gather, vectors.end());
+  ASSERT_OK_AND_ASSIGN(
+      const RedistributionResult result,
+      SearchRedistribution(gather->request, {.cost = gather->cost, .nodes_max = 0}));
   ASSERT_EQ(result.derivation.steps().size(), 1U);
   EXPECT_EQ(result.derivation.steps().front().kind, StepKind::kRelay);
   EXPECT_EQ(result.derivation.origin(), DerivationOrigin::kBudget);

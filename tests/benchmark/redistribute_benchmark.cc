@@ -31,10 +31,18 @@ namespace {
 struct Options {
   int64_t large_pairs = 200;
   uint64_t first_seed = 1;
-  int64_t nodes_max = 100000;
+  int64_t nodes_max = 50000;
   int64_t more_nodes_max = 1000000;
   bool verbose = false;
 };
+
+constexpr RandomRedistributionLimits kLarge{.axes = 5,
+                                            .dimensions = 5,
+                                            .devices_max = 4096,
+                                            .elements_max = int64_t{1} << 40,
+                                            .exact_counts = true,
+                                            .partial = false,
+                                            .uneven = false};
 
 double Percentile(std::vector<double> values, double share) {
   std::ranges::sort(values);
@@ -140,13 +148,6 @@ void PrintPair(uint64_t seed, double seconds, const RedistributionResult& result
 }
 
 void MeasureLarge(const Options& options, TextTable& table) {
-  const RandomRedistributionLimits limits{.axes = 5,
-                                          .dimensions = 5,
-                                          .devices_max = 4096,
-                                          .elements_max = int64_t{1} << 40,
-                                          .exact_counts = true,
-                                          .partial = false,
-                                          .uneven = false};
   std::vector<double> seconds;
   Comparison comparison;
   int64_t unanswered = 0;
@@ -154,7 +155,7 @@ void MeasureLarge(const Options& options, TextTable& table) {
   Ratios budgeted;  // what a search within the budget takes to one with more
   for (int64_t i = 0; i < options.large_pairs; ++i) {
     const uint64_t seed = options.first_seed + static_cast<uint64_t>(i);
-    const RedistributionRequest request = RandomRedistribution(seed, limits);
+    const RedistributionRequest request = RandomRedistribution(seed, kLarge);
     const double before = ThreadSeconds();
     const absl::StatusOr<RedistributionResult> result = Search(request, options.nodes_max);
     seconds.push_back(ThreadSeconds() - before);
@@ -179,6 +180,36 @@ void MeasureLarge(const Options& options, TextTable& table) {
       static_cast<long long>(options.nodes_max), static_cast<long long>(answered_by_budget),
       budgeted.Text().c_str(), static_cast<long long>(options.more_nodes_max),
       static_cast<long long>(unanswered));
+}
+
+// The same pairs by time, with relays, where the first axis crosses slower links.
+void MeasureSeconds(const Options& options) {
+  std::vector<double> seconds;
+  int64_t relays = 0;
+  int64_t answered_by_budget = 0;
+  for (int64_t i = 0; i < options.large_pairs; ++i) {
+    const RedistributionRequest request =
+        RandomRedistribution(options.first_seed + static_cast<uint64_t>(i), kLarge);
+    RedistributionOptions by_time{.cost = {.seconds_per_step = 6.6e-6},
+                                  .nodes_max = options.nodes_max};
+    for (size_t axis = 0; axis < request.axes.size(); ++axis) {
+      by_time.cost.links.push_back(
+          {.part = {static_cast<int32_t>(axis), 1, request.axes[axis].size},
+           .seconds_per_message = axis == 0 ? 2.7e-6 : 0.6e-6,
+           .bytes_per_second = axis == 0 ? 20e9 : 94e9});
+    }
+    const double before = ThreadSeconds();
+    const absl::StatusOr<RedistributionResult> result = SearchRedistribution(request, by_time);
+    seconds.push_back(ThreadSeconds() - before);
+    CHECK_OK(result);
+    const std::vector<RedistributionStep>& steps = result->derivation.steps();
+    relays += std::ranges::any_of(
+        steps, [](const RedistributionStep& step) { return step.kind == StepKind::kRelay; });
+    answered_by_budget += result->derivation.origin() == DerivationOrigin::kBudget ? 1 : 0;
+  }
+  PrintTimes("large by time", seconds);
+  std::printf("large by time: %lld with a relay, %lld answers by the budget\n",
+              static_cast<long long>(relays), static_cast<long long>(answered_by_budget));
 }
 
 // Every axis of 8x8x4x4x4 devices moves to the next of five dimensions, and two share one.
@@ -224,6 +255,7 @@ int main(int argc, char** argv) {
   crossmesh::TextTable table(crossmesh::Header());
   crossmesh::MeasureStudy(options, table);
   crossmesh::MeasureLarge(options, table);
+  crossmesh::MeasureSeconds(options);
   crossmesh::MeasureLargest(options);
   std::printf("Bytes, as geometric means (greatest)\n%s", table.ToString().c_str());
 }
