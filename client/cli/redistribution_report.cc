@@ -32,9 +32,10 @@ std::string StepsTable(const Derivation& derivation) {
 std::string BaselinesTable(const Derivation& ours, std::span<const NamedDerivation> baselines) {
   TextTable table(
       {"BESIDE", "STEPS>", "RECEIVED>", "RATIO>", "LIVE>", "RATIO>", "TIME>", "RATIO>"});
+  std::string refusals;
   for (const auto& [name, derivation, refusal] : baselines) {
     if (!derivation.has_value()) {
-      table.AddRow({name, refusal, "", "", "", "", "", ""});
+      absl::StrAppend(&refusals, name, " has no answer: ", refusal, "\n");
       continue;
     }
     const auto bytes = static_cast<double>(derivation->bytes());
@@ -45,7 +46,7 @@ std::string BaselinesTable(const Derivation& ours, std::span<const NamedDerivati
          RatioText(live, static_cast<double>(ours.peak_live_bytes())),
          FormatSeconds(derivation->seconds()), RatioText(derivation->seconds(), ours.seconds())});
   }
-  return table.ToString();
+  return absl::StrCat(table.ToString(), refusals);
 }
 
 std::string OriginText(const Derivation& derivation) {

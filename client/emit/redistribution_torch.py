@@ -68,8 +68,8 @@ def _slice(local, step):
 
 
 def _all_gather(local, step):
-    pieces = local.new_empty([step["group"], *local.shape])
-    dist.all_gather_into_tensor(pieces, local.contiguous(), group=_group(step["atoms"]))
+    pieces = local.new_empty(step["group"] * local.numel())
+    dist.all_gather_into_tensor(pieces, local.reshape(-1), group=_group(step["atoms"]))
     digits = [_digit(step["before"], atom, step["after"]) for atom in step["atoms"]]
     return _merge(pieces.reshape([d[2] for d in digits] + list(local.shape)), digits)
 
@@ -86,10 +86,10 @@ def _all_to_all(local, step):
 def _reduce_scatter(local, step):
     digits = [_digit(step["after"], atom, step["before"]) for atom in step["atoms"]]
     pieces = _split(local, digits)
-    pieces = pieces.reshape([step["group"], *pieces.shape[len(digits):]]).contiguous()
-    own = torch.empty_like(pieces[0])
-    dist.reduce_scatter_tensor(own, pieces, op=_operation(), group=_group(step["atoms"]))
-    return own
+    rest = pieces.shape[len(digits):]
+    own = pieces.new_empty(math.prod(rest))
+    dist.reduce_scatter_tensor(own, pieces.reshape(-1), op=_operation(), group=_group(step["atoms"]))
+    return own.reshape(rest)
 
 
 def _all_reduce(local, step):
