@@ -6,7 +6,7 @@
 
 namespace crossmesh {
 
-// Draws what `description` says (client/draw/README.md has its fields) by a program over
+// Draws what `description` says (client/draw/draw.py has its fields) by a program over
 // matplotlib. The ending of `file` says the format: .svg, as names of other endings mean as well,
 // .png, .pdf; .json is the description itself. FailedPrecondition without Python and matplotlib;
 // otherwise what the program says, such as the system's error where it cannot write the file.

@@ -1,5 +1,6 @@
 #include "client/cli/cli.h"
 #include "client/cli/options.h"
+#include "client/cli/picture.h"
 #include "client/cli/redistribution_program.h"
 #include "client/cli/redistribution_report.h"
 #include "common/base/error_place.h"
@@ -39,6 +40,7 @@ struct RedistributeFlags {
   int64_t staging = 0;
   bool no_relay = false;
   std::string emit;
+  std::string svg;
 };
 
 // A request, the mesh that it is on, and what collectives cost there.
@@ -129,6 +131,10 @@ absl::Status Plan(Cli& cli, const RedistributeFlags& flags) {
     return absl::OkStatus();
   }
   const std::vector<NamedDerivation> baselines = Baselines(redistribution);
+  if (!flags.svg.empty()) {
+    RETURN_IF_ERROR(
+        DrawPicture(RedistributionPicture(result.derivation, flags.cap, baselines), flags.svg));
+  }
   return cli.Answer(RedistributionDocument(result.derivation, flags.cap, baselines),
                     RedistributionText(result.derivation, flags.cap, baselines));
 }
@@ -148,6 +154,8 @@ void AddRedistributeCommand(Cli& cli, CLI::App& app) {
       "--source-partial x --destination '[x]'\n"
       "  crossmesh redistribute --mesh 'x=4 on a.0-3' --shape '[1024, 1024]' --source '[x, -]' "
       "--destination '[-, x]' --emit torch > move.py\n"
+      "  crossmesh redistribute --mesh 'x=2,y=4 on a.0-7' --shape '[64, 64]' --source '[x, y]' "
+      "--destination '[y, x]' --svg move.svg\n"
       "Nothing is moved: the sequence of steps is proven on every device, and printed beside what "
       "others do.\n");
   const auto flags = std::make_shared<RedistributeFlags>();
@@ -177,6 +185,8 @@ void AddRedistributeCommand(Cli& cli, CLI::App& app) {
   AddOption(command, "--emit", flags->emit,
             "Print a Python program of a framework's own collectives instead")
       .OneOf({"torch", "jax"});
+  AddOption(command, "--svg", flags->svg,
+            "Draw it beside what others do to this file: .svg, .png or .pdf");
   AddOption(command, "--topology", flags->topology,
             "Network file, for times; without it each host has one NIC of 100 Gbit/s");
   cli.Run(command, [&cli, flags] { return Plan(cli, *flags); });

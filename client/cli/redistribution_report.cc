@@ -4,6 +4,8 @@
 #include "common/base/format.h"
 #include "common/base/table.h"
 
+#include <utility>
+
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
 #include <nlohmann/json.hpp>
@@ -63,11 +65,22 @@ std::string OriginText(const Derivation& derivation) {
   return "";
 }
 
-nlohmann::json Figures(const Derivation& derivation) {
+nlohmann::json Document(const Derivation& derivation) {
+  const TypeSpace& space = derivation.space();
+  nlohmann::json steps = nlohmann::json::array();
+  for (const RedistributionStep& step : derivation.steps()) {
+    steps.push_back({{"kind", std::string(StepKindName(step.kind))},
+                     {"axes", space.AtomsText(step.atoms)},
+                     {"group", step.group},
+                     {"received_bytes", step.bytes_received},
+                     {"live_bytes", step.live_bytes},
+                     {"seconds", step.seconds},
+                     {"type", space.Text(step.after)}});
+  }
   return {{"bytes", derivation.bytes()},
           {"peak_live_bytes", derivation.peak_live_bytes()},
           {"seconds", derivation.seconds()},
-          {"steps", derivation.steps().size()}};
+          {"steps", std::move(steps)}};
 }
 
 }  // namespace
@@ -92,27 +105,24 @@ std::string RedistributionText(const Derivation& derivation, std::optional<int64
 nlohmann::json RedistributionDocument(const Derivation& derivation, std::optional<int64_t> cap,
                                       std::span<const NamedDerivation> baselines) {
   const TypeSpace& space = derivation.space();
-  nlohmann::json steps = nlohmann::json::array();
-  for (const RedistributionStep& step : derivation.steps()) {
-    steps.push_back({{"kind", std::string(StepKindName(step.kind))},
-                     {"axes", space.AtomsText(step.atoms)},
-                     {"group", step.group},
-                     {"received_bytes", step.bytes_received},
-                     {"live_bytes", step.live_bytes},
-                     {"seconds", step.seconds},
-                     {"type", space.Text(step.after)}});
-  }
-  nlohmann::json document = Figures(derivation);
+  nlohmann::json document = Document(derivation);
   document["source"] = space.Text(space.source());
-  document["steps"] = std::move(steps);
+  document["destination"] = space.Text(space.destination());
   document["bound_bytes"] = derivation.bound_bytes();
   document["origin"] = std::string(DerivationOriginName(derivation.origin()));
   if (cap.has_value()) document["cap_bytes"] = *cap;
   for (const auto& [name, baseline, refusal] : baselines) {
     document["baselines"][name] =
-        baseline.has_value() ? Figures(*baseline) : nlohmann::json{{"refusal", refusal}};
+        baseline.has_value() ? Document(*baseline) : nlohmann::json{{"refusal", refusal}};
   }
   return document;
+}
+
+std::string RedistributionPicture(const Derivation& derivation, std::optional<int64_t> cap,
+                                  std::span<const NamedDerivation> baselines) {
+  nlohmann::json picture = RedistributionDocument(derivation, cap, baselines);
+  picture["picture"] = "redistribution";
+  return picture.dump();
 }
 
 }  // namespace crossmesh

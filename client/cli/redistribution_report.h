@@ -23,8 +23,12 @@ struct NamedDerivation {
 std::string RedistributionText(const Derivation& derivation, std::optional<int64_t> cap,
                                std::span<const NamedDerivation> baselines);
 
-// The same as an object.
+// The same as an object, with the steps of the baselines as well.
 nlohmann::json RedistributionDocument(const Derivation& derivation, std::optional<int64_t> cap,
                                       std::span<const NamedDerivation> baselines);
+
+// The same as DrawPicture takes it.
+std::string RedistributionPicture(const Derivation& derivation, std::optional<int64_t> cap,
+                                  std::span<const NamedDerivation> baselines);
 
 }  // namespace crossmesh

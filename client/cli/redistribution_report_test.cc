@@ -72,6 +72,9 @@ TEST(RedistributionReportTest, TheDocumentHasTheSameFigures) {
   ASSERT_EQ(document["steps"].size(), 1);
   EXPECT_EQ(document["steps"][0]["kind"], "all_to_all");
   EXPECT_EQ(document["baselines"]["replicate_then_slice"]["bytes"], 3'000'000);
+  EXPECT_EQ(document["source"], "[x, -]");
+  EXPECT_EQ(document["destination"], "[-, x]");
+  EXPECT_EQ(document["baselines"]["replicate_then_slice"]["steps"][1]["kind"], "slice");
   EXPECT_EQ(document["baselines"]["other"]["refusal"], "no answer");
 }
 

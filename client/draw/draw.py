@@ -27,6 +27,16 @@ Of runs of a pipeline, one below the other:
                     {seconds, ops}; ops are [name, begin, end]; "3F7" is forward of stage 3 and microbatch 7, "3B7"
                     backward, "3I7" and "3W7" the gradient of the input and of the weights
       transfers     [direction, from, to, begin, end]: F with activations or B with gradients, from rank to rank
+
+Of a redistribution, what `crossmesh redistribute --output json` prints:
+
+    picture         "redistribution"
+    source, destination
+                    local types, as text
+    steps           [{kind, axes, type, seconds, received_bytes, live_bytes}]; type is what there is after the step
+    bound_bytes     that no plan has the neediest device receive less of
+    cap_bytes       of live memory; missing where there is none
+    baselines       {name: {steps}, name: {refusal}}: the same of other methods; may be missing
 """
 
 import json
@@ -34,9 +44,10 @@ import sys
 
 import pipeline
 import plan_picture
+import redistribution
 import sheet
 
-DRAWERS = {"pipeline": pipeline.draw, "plan": plan_picture.draw}
+DRAWERS = {"pipeline": pipeline.draw, "plan": plan_picture.draw, "redistribution": redistribution.draw}
 
 
 def main(path: str) -> None:

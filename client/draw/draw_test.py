@@ -47,6 +47,17 @@ def schedule(ranks: int, microbatches: int, measured: bool = False) -> dict:
     return document | ({"measured": {"seconds": 1.5 * end, "ops": ops(1.5)}} if measured else {})
 
 
+def steps(*kinds: str) -> list[dict]:
+    return [{"kind": kind, "axes": f"axis{number}", "type": f"[after {number}]", "seconds": 1e-6 * (number + 1),
+             "received_bytes": 100 * (number + 1), "live_bytes": 1000 - number}
+            for number, kind in enumerate(kinds)]
+
+
+def redistribution(*kinds: str, **others) -> dict:
+    return {"picture": "redistribution", "source": "[x, -]", "destination": "[-, x]", "steps": steps(*kinds),
+            "bound_bytes": 100} | others
+
+
 class DrawTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -110,6 +121,22 @@ class DrawTest(unittest.TestCase):
         self.assertLess(sum(shapes.values()), 2000)
         self.assertIn("Where ops are narrower than a pixel, the kind is drawn that takes most of it. "
                       "Transfers are left out: there are too many to be told apart.", texts)
+
+    def test_a_redistribution_has_every_step_and_method(self):
+        shapes, texts = self.pieces(redistribution(
+            "all_to_all", "slice", cap_bytes=2000,
+            baselines={"gather": {"steps": steps("all_gather", "slice", "permute")}, "greedy": {"refusal": "no axis"}}))
+        for field in ("seconds", "received_bytes"):
+            self.assertLessEqual({f"{field}-search-0", f"{field}-search-1", f"{field}-gather-2"}, set(shapes))
+        self.assertIn("live_bytes-gather-0", shapes)
+        self.assertNotIn("live_bytes-gather-1", shapes)
+        self.assertLessEqual({"[x, -] to [-, x]", "all_to_all axis0", "[after 1]", "search", "gather", "300 B", "600 B",
+                              "3.00 µs", "1.0 kB", "permute", "No answer: greedy.",
+                              "least of any plan: 100 B; cap: 2.0 kB"}, texts)
+
+    def test_a_redistribution_that_needs_no_step_is_drawn(self):
+        _, texts = self.pieces(redistribution())
+        self.assertLessEqual({"[x, -] to [-, x]", "search", "0 B"}, texts)
 
     def test_the_ending_says_the_format_and_equal_descriptions_give_equal_files(self):
         for ending, begin in ((".svg", b"<?xml"), (".png", b"\x89PNG"), (".pdf", b"%PDF"), ("", b"<?xml")):

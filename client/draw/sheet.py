@@ -1,4 +1,4 @@
-"""What both kinds of pictures are made of: figures measured in points, shapes, and quantities in words."""
+"""What all kinds of pictures are made of: figures measured in points, shapes, and quantities in words."""
 
 import logging
 from collections.abc import Sequence
@@ -44,31 +44,35 @@ def save(figure: Figure, path: str) -> None:
     figure.savefig(path, format=form, metadata=METADATA[form])
 
 
-def add_axes(figure: Figure, box: Box, seconds: float | None = None) -> Axes:
-    """A part of a figure, in points, as y always is; x is points as well, or time up to `seconds`."""
+def add_axes(figure: Figure, box: Box, most: float | None = None) -> Axes:
+    """A part of a figure, in points, as y always is; x is points as well, or a quantity up to `most`."""
     width, height = figure.get_size_inches() * POINTS
     left, top, across, down = box
     axes = figure.add_axes((left / width, 1 - (top + down) / height, across / width, down / height))
-    axes.set(xlim=(0, across if seconds is None else seconds), ylim=(down, 0), facecolor="none")
+    axes.set(xlim=(0, across if most is None else most), ylim=(down, 0), facecolor="none")
     axes.spines[:].set_visible(False)
     axes.set_axisbelow(True)
     axes.tick_params(length=0, labelsize=SMALL, labelcolor=MUTED)
     axes.tick_params(axis="y", labelcolor=INK, pad=6)
-    if seconds is None:
+    if most is None:
         axes.set_axis_off()
     return axes
 
 
 def show_time(axes: Axes, has_unit: bool = True) -> None:
-    axes.xaxis.set_major_locator(MaxNLocator(10, steps=[1, 2, 5, 10]))
-    if has_unit:
-        axes.xaxis.set_major_formatter(EngFormatter("s"))
-    axes.grid(axis="x", color=GRID, linewidth=0.8)
+    show_scale(axes, "s" if has_unit else None)
     axes.set_xlabel("time", color=MUTED, size=SMALL)
 
 
+def show_scale(axes: Axes, unit: str | None) -> None:
+    axes.xaxis.set_major_locator(MaxNLocator(10, steps=[1, 2, 5, 10]))
+    if unit is not None:
+        axes.xaxis.set_major_formatter(EngFormatter(unit))
+    axes.grid(axis="x", color=GRID, linewidth=0.8)
+
+
 def write(axes: Axes, at: Point, text: str, **style) -> None:
-    """Left of at[0] = 0, and right of 1, is what is beside axes that show time; at[1] is the middle of the line."""
+    """Left of at[0] = 0, and right of 1, is what is beside axes that show a quantity; at[1] is the middle of the line."""
     transform = axes.transData if style.pop("in_plot", True) else axes.get_yaxis_transform()
     axes.text(*at, printable(text), transform=transform, va="center_baseline", **style)
 
