@@ -90,8 +90,8 @@ double StepPrices::Seconds(StepKind kind, std::span<const int32_t> atoms,
 }
 
 double StepPrices::RelaySeconds(const LocalType& before, const LocalType& after) const {
-  if (before == after) return 0;
-  const int64_t receiver = FindNeediestDevice(space_, before, after).device;
+  const auto [receiver, missing] = FindNeediestDevice(space_, before, after);
+  if (missing == 0) return 0;
   Overlap overlap(space_, before, after);
   // For each block that the receiver needs: the nearest device that has it.
   std::map<std::vector<int64_t>, std::pair<int, int64_t>> nearest;

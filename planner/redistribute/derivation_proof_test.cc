@@ -2,11 +2,13 @@
 
 #include "common/testing/random_cases.h"
 #include "common/testing/status_matchers.h"
+#include "planner/redistribute/atom_sizes.h"
 #include "planner/redistribute/redistribution_search.h"
 #include "planner/redistribute/testing/derivation_simulator.h"
 #include "planner/redistribute/testing/random_redistribution.h"
 #include "planner/redistribute/testing/redistribution_vectors.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -81,6 +83,74 @@ TEST(DerivationProofTest, RandomRequestsAreCarriedOutElementByElement) {
                                                             << result->derivation.Text();
   }
   EXPECT_GT(found, cases * 9 / 10);
+}
+
+// A derivation of par-05: a reduce-scatter, an all-to-all, a gather.
+class BrokenDerivationTest : public testing::Test {
+ protected:
+  BrokenDerivationTest() {
+    const std::vector<RedistributionVector>& vectors = RedistributionVectors();
+    const auto vector = std::ranges::find(vectors, "par-05", &RedistributionVector::id);
+    space_ = std::make_shared<const TypeSpace>(vector->request, NeededAtoms(vector->request));
+    const absl::StatusOr<RedistributionResult> result = SearchRedistribution(
+        vector->request, {.objective = RedistributionObjective::kBytes, .relay = false});
+    steps_ = result->derivation.steps();
+  }
+
+  absl::Status Prove(const DerivationLimits& limits = {}) const {
+    return ProveDerivation(Derivation(space_, steps_, DerivationOrigin::kSearch), limits);
+  }
+
+  std::shared_ptr<const TypeSpace> space_;
+  std::vector<RedistributionStep> steps_;
+};
+
+TEST_F(BrokenDerivationTest, AsItIsItIsProven) { EXPECT_OK(Prove()); }
+
+TEST_F(BrokenDerivationTest, StepsThatDoNotComposeAreFound) {
+  steps_.erase(steps_.begin() + 1);
+  EXPECT_THAT(Prove(), StatusIs(absl::StatusCode::kInternal, HasSubstr("expected to begin with")));
+}
+
+TEST_F(BrokenDerivationTest, AnEndThatIsNotTheDestinationIsFound) {
+  steps_.pop_back();
+  EXPECT_THAT(Prove(), StatusIs(absl::StatusCode::kInternal, HasSubstr("expected to end with")));
+}
+
+TEST_F(BrokenDerivationTest, CostsThatAreNotTrueAreFound) {
+  const std::vector<RedistributionStep> steps = steps_;
+  steps_[0].bytes_received -= 4;
+  EXPECT_THAT(Prove(), StatusIs(absl::StatusCode::kInternal, HasSubstr("received 64")));
+  steps_ = steps;
+  steps_[1].live_bytes += 1;
+  EXPECT_THAT(Prove(), StatusIs(absl::StatusCode::kInternal, HasSubstr("live 128")));
+  steps_ = steps;
+  steps_[2].atoms.clear();
+  EXPECT_THAT(Prove(), StatusIs(absl::StatusCode::kInternal, HasSubstr("expected group 2")));
+}
+
+TEST_F(BrokenDerivationTest, AStepOfAnotherKindIsFound) {
+  steps_[1].kind = StepKind::kAllGather;
+  EXPECT_THAT(Prove(), StatusIs(absl::StatusCode::kInternal, HasSubstr("all_gather")));
+}
+
+TEST_F(BrokenDerivationTest, WhatDoesNotFitIsFound) {
+  EXPECT_OK(Prove({.live_bytes_max = 192, .local_bytes_max = 128}));
+  EXPECT_THAT(Prove({.live_bytes_max = 191}),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       "peak of live bytes: expected at most 191, found 192"));
+  EXPECT_THAT(Prove({.local_bytes_max = 127}),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("largest local array")));
+}
+
+// The simulator sees what the proof sees.
+TEST_F(BrokenDerivationTest, TheSimulatorFindsAWrongStep) {
+  const auto simulate = [&] {
+    return SimulateDerivation(Derivation(space_, steps_, DerivationOrigin::kSearch), 3);
+  };
+  EXPECT_OK(simulate());
+  steps_[0].kind = StepKind::kSlice;  // sums are left out
+  EXPECT_EQ(simulate().code(), absl::StatusCode::kInternal);
 }
 
 }  // namespace

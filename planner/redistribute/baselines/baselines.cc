@@ -43,8 +43,8 @@ std::optional<Derivation> BetterNormalForm(std::shared_ptr<const TypeSpace> need
   return coarse;
 }
 
-std::optional<Derivation> Plan(RedistributionBaseline baseline,
-                               const RedistributionRequest& request, const CollectiveCost& cost) {
+std::optional<Derivation> PlanBy(RedistributionBaseline baseline,
+                                 const RedistributionRequest& request, const CollectiveCost& cost) {
   const auto needed = std::make_shared<const TypeSpace>(request, NeededAtoms(request));
   if (!IsEven(*needed)) return std::nullopt;
   switch (baseline) {
@@ -80,7 +80,7 @@ absl::StatusOr<Derivation> PlanBaseline(RedistributionBaseline baseline,
                                         const RedistributionRequest& request,
                                         const CollectiveCost& cost) {
   RETURN_IF_ERROR(Validate(request));
-  std::optional<Derivation> derivation = Plan(baseline, request, cost);
+  std::optional<Derivation> derivation = PlanBy(baseline, request, cost);
   if (derivation.has_value()) return *std::move(derivation);
   return absl::UnimplementedError(absl::StrCat(
       "baseline ", RedistributionBaselineName(baseline),

@@ -16,7 +16,7 @@ namespace {
 
 // A script's event is a vector and what to plan it by: "xla-03 bytes", "hi-01 seconds",
 // "cop-01 one_axis"; "+relay" allows relays.
-std::string Plan(absl::string_view event) {
+std::string PlanText(absl::string_view event) {
   const std::vector<std::string> words = absl::StrSplit(event, ' ', absl::SkipEmpty());
   const std::vector<RedistributionVector>& vectors = RedistributionVectors();
   const auto vector = std::ranges::find(vectors, words[0], &RedistributionVector::id);
@@ -41,7 +41,7 @@ std::string Plan(absl::string_view event) {
 TEST(DerivationTextTest, ScriptsPlayAsWritten) {
   EXPECT_GT(ExpectScriptsPlayAsWritten(
                 "planner/redistribute/baselines/testdata",
-                [](const std::string& script) { return PlayScript(script, Plan); }),
+                [](const std::string& script) { return PlayScript(script, PlanText); }),
             0);
 }
 
