@@ -1,7 +1,5 @@
 #include "planner/redistribute/collective_cost.h"
 
-#include "planner/redistribute/overlap.h"
-
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -10,6 +8,12 @@
 #include <absl/container/flat_hash_map.h>
 
 namespace crossmesh {
+namespace {
+
+// Of meshes with more devices, only the neediest one is priced in a relay.
+constexpr int64_t kReceiversMax = 32;
+
+}  // namespace
 
 StepPrices::StepPrices(const TypeSpace& space, const CollectiveCost& cost)
     : space_(space), seconds_per_step_(cost.seconds_per_step) {
@@ -89,40 +93,56 @@ double StepPrices::Seconds(StepKind kind, std::span<const int32_t> atoms,
   return 0;
 }
 
-double StepPrices::RelaySeconds(const LocalType& before, const LocalType& after) const {
-  const auto [receiver, missing] = FindNeediestDevice(space_, before, after);
-  if (missing == 0) return 0;
-  Overlap overlap(space_, before, after);
+// Nothing where the holder has another summand.
+std::optional<int> StepPrices::LevelBetween(int64_t holder, int64_t receiver,
+                                            std::span<const int32_t> partial) const {
+  for (const int32_t atom : partial) {
+    if (space_.Coordinate(holder, atom) != space_.Coordinate(receiver, atom)) return std::nullopt;
+  }
+  int level = holder == receiver ? -1 : 0;
+  for (int32_t atom = 0; atom < space_.atom_count(); ++atom) {
+    if (space_.Coordinate(holder, atom) != space_.Coordinate(receiver, atom)) {
+      level = std::max(level, levels_[atom]);
+    }
+  }
+  return level;
+}
+
+double StepPrices::ReceiverSeconds(const LocalType& before, int64_t receiver,
+                                   Overlap& overlap) const {
   // For each block that the receiver needs: the nearest device that has it.
   std::map<std::vector<int64_t>, std::pair<int, int64_t>> nearest;
   for (int64_t holder = 0; holder < space_.devices(); ++holder) {
     const int64_t common = overlap.Elements(holder, receiver);
     if (common == 0) continue;
-    int level = holder == receiver ? -1 : 0;
-    for (int32_t atom = 0; atom < space_.atom_count(); ++atom) {
-      if (space_.Coordinate(holder, atom) != space_.Coordinate(receiver, atom)) {
-        level = std::max(level, levels_[atom]);
-      }
-    }
+    const std::optional<int> level = LevelBetween(holder, receiver, before.partial);
+    if (!level.has_value()) continue;
     std::vector<int64_t> block;
     for (const std::vector<DimensionCut>& cuts : before.dimensions) {
       block.push_back(space_.PartOf(cuts, holder));
     }
-    // Partial sums stay with the coordinates that they have.
-    bool same_summand = true;
-    for (const int32_t atom : before.partial) {
-      same_summand &= space_.Coordinate(holder, atom) == space_.Coordinate(receiver, atom);
-    }
-    if (!same_summand) continue;
-    const auto [found, added] = nearest.try_emplace(std::move(block), level, common);
-    if (!added) found->second.first = std::min(found->second.first, level);
+    const auto [found, added] = nearest.try_emplace(std::move(block), *level, common);
+    if (!added) found->second.first = std::min(found->second.first, *level);
   }
-  double seconds = seconds_per_step_;
+  double seconds = 0;
   for (const auto& [block, source] : nearest) {
     const auto [level, elements] = source;
     if (level >= 0) seconds += MessageSeconds(level, elements * space_.item_bytes());
   }
   return seconds;
+}
+
+double StepPrices::RelaySeconds(const LocalType& before, const LocalType& after) const {
+  const auto [neediest, missing] = FindNeediestDevice(space_, before, after);
+  if (missing == 0) return 0;
+  Overlap overlap(space_, before, after);
+  double seconds = ReceiverSeconds(before, neediest, overlap);
+  if (space_.devices() <= kReceiversMax) {
+    for (int64_t receiver = 0; receiver < space_.devices(); ++receiver) {
+      seconds = std::max(seconds, ReceiverSeconds(before, receiver, overlap));
+    }
+  }
+  return seconds_per_step_ + seconds;
 }
 
 double StepPrices::SecondsOf(const RedistributionStep& step) const {

@@ -1,9 +1,11 @@
 #pragma once
 
 #include "planner/redistribute/local_type.h"
+#include "planner/redistribute/overlap.h"
 #include "planner/redistribute/step.h"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -34,8 +36,9 @@ class StepPrices {
 
   // Seconds of a step that is no relay: of its kind, over atoms, with so many local bytes before.
   double Seconds(StepKind kind, std::span<const int32_t> atoms, int64_t local_bytes) const;
-  // Seconds of a relay for its neediest device, with what it misses of each block sent by the
-  // nearest holder. Cost: devices.
+  // Seconds of a relay for the device that receives longest, or on more than 32 devices for the one
+  // that misses most, with what it misses of each block sent by the nearest holder. 0 when no
+  // device misses anything. Cost: devices, or on few of them their square.
   double RelaySeconds(const LocalType& before, const LocalType& after) const;
   double SecondsOf(const RedistributionStep& step) const;
   // The least seconds in which any step brings a device so many bytes.
@@ -48,6 +51,9 @@ class StepPrices {
     double seconds_per_message = 0;
     double seconds_per_byte = 0;
   };
+  std::optional<int> LevelBetween(int64_t holder, int64_t receiver,
+                                  std::span<const int32_t> partial) const;
+  double ReceiverSeconds(const LocalType& before, int64_t receiver, Overlap& overlap) const;
   int LevelOf(const TypeSpace& space, const CollectiveCost& cost, int32_t atom) const;
   double MessageSeconds(int level, int64_t bytes) const {
     return sorted_[level].seconds_per_message +
