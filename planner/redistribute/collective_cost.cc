@@ -150,9 +150,9 @@ double StepPrices::SecondsOf(const RedistributionStep& step) const {
   return Seconds(step.kind, step.atoms, space_.LocalBytes(step.before));
 }
 
-double StepPrices::LeastSeconds(int64_t bytes) const {
-  if (bytes == 0) return 0;
-  return seconds_per_step_ + sorted_.front().seconds_per_message +
+double StepPrices::LeastSeconds(int64_t bytes, int32_t steps, double messages) const {
+  return static_cast<double>(steps) * seconds_per_step_ +
+         messages * sorted_.front().seconds_per_message +
          sorted_.front().seconds_per_byte * static_cast<double>(bytes);
 }
 

@@ -41,8 +41,9 @@ class StepPrices {
   // device misses anything. Cost: devices, or on few of them their square.
   double RelaySeconds(const LocalType& before, const LocalType& after) const;
   double SecondsOf(const RedistributionStep& step) const;
-  // The least seconds in which any step brings a device so many bytes.
-  double LeastSeconds(int64_t bytes) const;
+  // The least seconds in which so many steps, or more, bring a device so many bytes in so many
+  // messages, or more.
+  double LeastSeconds(int64_t bytes, int32_t steps, double messages) const;
   // Links are counted from the fastest, 0.
   int level(int32_t atom) const { return levels_[atom]; }
 

@@ -58,8 +58,8 @@ TEST(CollectiveCostTest, APartOfAnAxisIsAsSlowAsTheLinksThatItCrosses) {
   EXPECT_EQ(prices.level(0), 1);
   EXPECT_EQ(prices.level(1), 1);
   EXPECT_EQ(prices.level(2), 0);
-  EXPECT_DOUBLE_EQ(prices.LeastSeconds(1000), 1e-6 + 1e-7);
-  EXPECT_EQ(prices.LeastSeconds(0), 0);
+  EXPECT_DOUBLE_EQ(prices.LeastSeconds(1000, 1, 1), 1e-6 + 1e-7);
+  EXPECT_EQ(prices.LeastSeconds(0, 0, 0), 0);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "planner/redistribute/exchange_estimate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 #include <utility>
 
@@ -77,9 +78,16 @@ double LayoutSearch::LeftInHaste(const PackedType& type) const {
   const double bytes =
       static_cast<double>(space_.LocalElements(type) * space_.types().item_bytes());
   const double once = options_.objective == PathObjective::kSeconds
-                          ? prices_.LeastSeconds(static_cast<int64_t>(bytes))
+                          ? prices_.LeastSeconds(static_cast<int64_t>(bytes), 1, 1)
                           : bytes;
   return once * Disorder(space_, type);
+}
+
+// A gather by N devices grows an array N times and takes N - 1 messages of a device, which is no
+// fewer than log2 N.
+double LayoutSearch::GatherMessages(const PackedType& type) const {
+  const auto local = static_cast<double>(std::max<int64_t>(space_.LocalElements(type), 1));
+  return std::log2(static_cast<double>(space_.LocalElements(space_.destination())) / local);
 }
 
 LayoutSearch::Remainder LayoutSearch::RemainderOf(const PackedType& type) {
@@ -98,7 +106,9 @@ LayoutSearch::Remainder LayoutSearch::RemainderOf(const PackedType& type) {
       remainder.objective = static_cast<double>(remainder.bytes);
       break;
     case PathObjective::kSeconds:
-      remainder.objective = prices_.LeastSeconds(remainder.bytes);
+      remainder.objective = prices_.LeastSeconds(
+          remainder.bytes, remainder.communicating,
+          std::max(static_cast<double>(remainder.communicating), GatherMessages(type)));
       break;
     case PathObjective::kPeakLiveBytes:
       break;

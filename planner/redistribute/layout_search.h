@@ -94,6 +94,7 @@ class LayoutSearch {
   void ReachByRelay(int32_t from, const PackedType& after);
   void Reach(int32_t from, const Move& move, const PathCost& cost);
   std::optional<PathCost> CostAfter(const Node& from, const Move& move) const;
+  double GatherMessages(const PackedType& type) const;
   double LeftInHaste(const PackedType& type) const;
   bool HasSums(const PackedType& type) const;
   void Push(int32_t node);
