@@ -13,7 +13,7 @@ namespace crossmesh {
 
 // How a derivation was found, or why it is none that a search chose.
 enum class DerivationOrigin : uint8_t {
-  kSearch,    // the best that there is by the objective
+  kSearch,    // none is better by the objective, of the steps that the search looks at
   kBudget,    // the best that was seen before the budget of nodes was spent
   kUneven,    // a dimension that does not divide changes: a relay, after reductions
   kBaseline,  // a method of the literature

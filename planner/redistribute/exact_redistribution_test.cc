@@ -113,5 +113,37 @@ TEST_P(StudyTest, EstimatesAreNeverMoreThanTheLeastBytes) {
 INSTANTIATE_TEST_SUITE_P(All, StudyTest, testing::ValuesIn(StudiedMeshes()),
                          [](const auto& mesh) { return absl::StrCat("Mesh", mesh.index); });
 
+// The same with partial sums; of the largest mesh, every seventh pair.
+TEST(StudyWithSumsTest, EveryPairTakesTheLeastBytesOfAllSequencesOfSteps) {
+  for (const StudiedMesh& mesh : StudiedMeshesWithSums()) {
+    const AtomSizes primes = Primes(mesh);
+    const TypeSpace whole(mesh.Request(0, 0), primes);
+    const ExactRedistribution exact(whole, true);
+    const size_t stride = mesh.axes.size() > 2 ? 7 : 1;
+    int64_t compared = 0;
+    for (size_t destination = 0; destination < mesh.layouts.size(); ++destination) {
+      std::map<int64_t, std::vector<int64_t>> least;
+      for (size_t source = destination % stride; source < mesh.layouts.size(); source += stride) {
+        const RedistributionRequest request = mesh.Request(source, destination);
+        if (!Validate(request).ok()) continue;  // sums that the source has not
+        const TypeSpace space(request, primes);
+        const int64_t limit =
+            std::max(space.LocalBytes(space.source()), space.LocalBytes(space.destination()));
+        if (!least.contains(limit)) least[limit] = exact.LeastBytes(space.destination(), limit);
+        ASSERT_OK_AND_ASSIGN(
+            const RedistributionResult result,
+            SearchRedistribution(request, {.objective = RedistributionObjective::kBytes,
+                                           .local_bytes_max = limit,
+                                           .relay = false}));
+        ++compared;
+        EXPECT_EQ(result.derivation.bytes(), least[limit][exact.IndexOf(space.source())])
+            << space.Text(space.source()) << "\n"
+            << result.derivation.Text();
+      }
+    }
+    EXPECT_GT(compared, 200) << mesh.name;
+  }
+}
+
 }  // namespace
 }  // namespace crossmesh

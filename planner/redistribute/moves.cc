@@ -216,7 +216,10 @@ bool AppendWantedSlices(const MoveState& state, std::vector<Move>& moves) {
 void AppendSlices(const MoveState& state, std::vector<Move>& moves) {
   // Where more has to be exchanged than each device has, it costs less to exchange a share of it
   // and gather in the end.
-  const bool crowded = (state.used & state.in_the_way).any();
+  bool crowded = (state.used & state.in_the_way).any();
+  for (int atom = 0; atom < state.space.atoms(); ++atom) {
+    crowded |= state.type[atom] == kPartialCode && !state.IsPlaced(atom);
+  }
   AtomOptions options;
   for (int atom = 0; atom < state.space.atoms(); ++atom) {
     if (state.type[atom] == kReplicatedCode && (state.WantsCut(atom) || crowded)) {

@@ -176,7 +176,8 @@ class RequestSearch {
   }
 
   absl::Status Refusal() {
-    for (const AtomSizes& sizes : PrimeAtoms(request_, 1)) {
+    bool is_least = true;
+    for (const AtomSizes& sizes : PrimeAtoms(request_, options_.atom_ways_max)) {
       const TypeSpace types(request_, sizes);
       const std::optional<SearchSpace> space = SearchSpace::Create(types);
       if (!space.has_value()) continue;
@@ -185,6 +186,7 @@ class RequestSearch {
       search_options.nodes_max = options_.nodes_max;
       const StepPrices prices(types, options_.cost);
       const std::optional<LayoutPath> path = LayoutSearch(*space, prices, search_options).Run();
+      is_least &= path.has_value() && path->is_best;
       if (!path.has_value()) continue;
       const int64_t peak =
           std::max(static_cast<int64_t>(path->cost.objective), types.LocalBytes(types.source()));
@@ -195,9 +197,9 @@ class RequestSearch {
           absl::StrCat("redistribution: expected a path within ", options_.nodes_max, " nodes and ",
                        options_.local_bytes_max.value_or(INT64_MAX), " local bytes, found none"));
     }
-    return absl::ResourceExhaustedError(absl::StrCat("cap on live bytes: expected at least ",
-                                                     *least_live_bytes_, ", found ",
-                                                     options_.live_bytes_max.value_or(0)));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cap on live bytes: expected at least ", is_least ? "" : "some limit up to ",
+                     *least_live_bytes_, ", found ", options_.live_bytes_max.value_or(0)));
   }
 
   const RedistributionRequest& request_;

@@ -34,13 +34,15 @@ struct RedistributionResult {
   int64_t nodes = 0;  // types that were reached
 };
 
-// The best derivation by the objective, then by bytes, communicating steps, steps, and the text of
-// types: A* over local types, by what the neediest device misses at least. Equal requests give
-// equal derivations. After `nodes_max` nodes it is the best one that was seen, or reductions and a
-// relay where none was, and its origin says so.
+// The best derivation by the objective, then by bytes, communicating steps and steps: A* over local
+// types, by what is still missing at least. Best of the steps that AppendMoves has: on small meshes
+// these lose nothing (docs/redistribution.md). Equal requests give equal derivations. After
+// `nodes_max` nodes it is the best one that was seen, or reductions and a relay where these are
+// allowed and none was, and its origin says so.
 //
 // InvalidArgument as Validate, and for a limit below 1. ResourceExhausted below the least feasible
-// limit of live bytes, which the message names. Cost: nodes times moves.
+// limit of live bytes, which the message names, or when the budget is spent without any path. Cost:
+// nodes times moves.
 absl::StatusOr<RedistributionResult> SearchRedistribution(
     const RedistributionRequest& request, const RedistributionOptions& options = {});
 

@@ -129,14 +129,6 @@ int64_t SearchSpace::LocalElements(const PackedType& type) const {
   return elements_ / parts;
 }
 
-DigitSet SearchSpace::UsedDigits(const PackedType& type) const {
-  DigitSet used;
-  for (int atom = 0; atom < atoms(); ++atom) {
-    if (type[atom] >= kFirstDigit) used.set(type[atom] - kFirstDigit);
-  }
-  return used;
-}
-
 LocalType SearchSpace::Unpack(const PackedType& type) const {
   LocalType unpacked;
   unpacked.dimensions.resize(types_->shape().rank());

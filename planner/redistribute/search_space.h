@@ -59,7 +59,6 @@ class SearchSpace {
   const PackedType& destination() const { return destination_; }
   // Elements of a local array: the same on every device, or of the largest where a rule cuts.
   int64_t LocalElements(const PackedType& type) const;
-  DigitSet UsedDigits(const PackedType& type) const;
   // `type` must have cuts of this space only.
   PackedType Pack(const LocalType& type) const;
   LocalType Unpack(const PackedType& type) const;

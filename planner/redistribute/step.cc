@@ -48,7 +48,7 @@ std::vector<std::pair<int64_t, int64_t>> BlocksOf(const TypeSpace& space,
     if (!runs.empty() && runs.back().first == top && cut.stride > 0) {
       runs.back().first = cut.stride;
     } else {
-      runs.push_back({cut.stride, top});
+      runs.emplace_back(cut.stride, top);
     }
   }
   return runs;

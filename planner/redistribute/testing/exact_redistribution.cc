@@ -10,7 +10,8 @@
 
 namespace crossmesh {
 
-ExactRedistribution::ExactRedistribution(const TypeSpace& space) : space_(space) {
+ExactRedistribution::ExactRedistribution(const TypeSpace& space, bool partial)
+    : space_(space), partial_(partial) {
   LocalType type;
   type.dimensions.resize(space.shape().rank());
   ListTypes(type, 0);
@@ -23,6 +24,11 @@ void ExactRedistribution::ListTypes(LocalType& type, int32_t atom) {
     return;
   }
   ListTypes(type, atom + 1);
+  if (partial_) {
+    type.partial.push_back(atom);
+    ListTypes(type, atom + 1);
+    type.partial.pop_back();
+  }
   for (int dimension = 0; dimension < space_.shape().rank(); ++dimension) {
     for (int64_t stride = 1; stride < space_.shape()[dimension]; ++stride) {
       const std::vector<DimensionCut> cuts = type.dimensions[dimension];
@@ -40,7 +46,8 @@ void ExactRedistribution::ListEdges() {
     for (size_t to = 0; to < types_.size(); ++to) {
       if (from == to) continue;
       for (const StepKind kind :
-           {StepKind::kSlice, StepKind::kAllGather, StepKind::kAllToAll, StepKind::kPermute}) {
+           {StepKind::kSlice, StepKind::kAllGather, StepKind::kAllToAll, StepKind::kPermute,
+            StepKind::kReduceScatter, StepKind::kAllReduce}) {
         const absl::StatusOr<RedistributionStep> step =
             MakeStep(space_, kind, {types_[from], types_[to]});
         if (!step.ok()) continue;

@@ -14,7 +14,8 @@ namespace crossmesh {
 // search. Cost: types squared.
 class ExactRedistribution {
  public:
-  explicit ExactRedistribution(const TypeSpace& space);
+  // `partial`: whether there are types with sums to be made.
+  explicit ExactRedistribution(const TypeSpace& space, bool partial = false);
 
   // The least bytes from each type to `destination` when no local array on the way, the first one
   // apart, has more than `local_bytes_max`; -1: out of reach. In the order of types().
@@ -32,6 +33,7 @@ class ExactRedistribution {
   void ListEdges();
 
   const TypeSpace& space_;
+  const bool partial_;
   std::vector<LocalType> types_;
   std::vector<std::vector<Edge>> edges_to_;  // of each type
 };

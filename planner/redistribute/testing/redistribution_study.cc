@@ -11,25 +11,30 @@
 namespace crossmesh {
 namespace {
 
-// Puts each part from `next` on nowhere, or at every place of every dimension.
-void AppendLayouts(const std::vector<SubAxis>& parts, size_t next, RedistributionEnd& end,
-                   std::vector<RedistributionEnd>& layouts) {
+// Puts each part from `next` on nowhere, at every place of every dimension, or among partial ones.
+void AppendLayouts(const std::vector<SubAxis>& parts, size_t next, bool sums,
+                   RedistributionEnd& end, std::vector<RedistributionEnd>& layouts) {
   if (next == parts.size()) {
     layouts.push_back(end);
     return;
   }
-  AppendLayouts(parts, next + 1, end, layouts);
+  AppendLayouts(parts, next + 1, sums, end, layouts);
+  if (sums) {
+    end.partial.push_back({parts[next]});
+    AppendLayouts(parts, next + 1, sums, end, layouts);
+    end.partial.pop_back();
+  }
   for (std::vector<SubAxis>& dimension : end.dimensions) {
     for (size_t place = 0; place <= dimension.size(); ++place) {
       const auto at = static_cast<std::ptrdiff_t>(place);
       dimension.insert(dimension.begin() + at, parts[next]);
-      AppendLayouts(parts, next + 1, end, layouts);
+      AppendLayouts(parts, next + 1, sums, end, layouts);
       dimension.erase(dimension.begin() + at);
     }
   }
 }
 
-StudiedMesh Studied(std::vector<int64_t> sizes, int dimensions) {
+StudiedMesh Studied(std::vector<int64_t> sizes, int dimensions, bool sums = false) {
   StudiedMesh mesh;
   mesh.name = absl::StrCat(absl::StrJoin(sizes, "x"), ", ", dimensions, " dimensions");
   std::vector<SubAxis> parts;
@@ -48,7 +53,7 @@ StudiedMesh Studied(std::vector<int64_t> sizes, int dimensions) {
   mesh.shape = *shape;
   RedistributionEnd end;
   end.dimensions.resize(dimensions);
-  AppendLayouts(parts, 0, end, mesh.layouts);
+  AppendLayouts(parts, 0, sums, end, mesh.layouts);
   return mesh;
 }
 
@@ -57,6 +62,10 @@ StudiedMesh Studied(std::vector<int64_t> sizes, int dimensions) {
 RedistributionRequest StudiedMesh::Request(size_t source, size_t destination) const {
   return {
       .axes = axes, .shape = shape, .source = layouts[source], .destination = layouts[destination]};
+}
+
+std::vector<StudiedMesh> StudiedMeshesWithSums() {
+  return {Studied({2, 2}, 2, true), Studied({2, 3}, 2, true), Studied({2, 2, 2}, 2, true)};
 }
 
 std::vector<StudiedMesh> StudiedMeshes() {

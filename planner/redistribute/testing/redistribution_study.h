@@ -21,6 +21,9 @@ struct StudiedMesh {
   RedistributionRequest Request(size_t source, size_t destination) const;
 };
 
+// 2x2, 2x3 and 2x2x2 over two dimensions, with layouts that have partial sums among them.
+std::vector<StudiedMesh> StudiedMeshesWithSums();
+
 // 2x2, 2x3, 4x2, 2x2x2 and 2x2x3 over two dimensions, 2x2 over three: 7,618 ordered pairs.
 std::vector<StudiedMesh> StudiedMeshes();
 
