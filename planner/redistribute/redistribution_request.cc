@@ -52,8 +52,8 @@ absl::Status ValidatePart(absl::string_view name, const SubAxis& part, std::span
   return absl::OkStatus();
 }
 
-// Two parts of one axis overlap unless one is more major than the other as a whole.
-bool Overlap(const SubAxis& a, const SubAxis& b) {
+// Two parts of one axis intersect unless one is more major than the other as a whole.
+bool Intersect(const SubAxis& a, const SubAxis& b) {
   return a.axis == b.axis && a.before < b.before * b.size && b.before < a.before * a.size;
 }
 
@@ -62,7 +62,7 @@ absl::Status ValidateDisjoint(absl::string_view name, const std::vector<PartUse>
   for (size_t i = 0; i < uses.size(); ++i) {
     RETURN_IF_ERROR(ValidatePart(name, uses[i].part, axes));
     for (size_t j = 0; j < i; ++j) {
-      if (!Overlap(uses[i].part, uses[j].part)) continue;
+      if (!Intersect(uses[i].part, uses[j].part)) continue;
       return Invalid(name, ": expected each axis in one place, found ",
                      ToString(uses[j].part, axes), " in ", Place(uses[j].dimension), " and ",
                      ToString(uses[i].part, axes), " in ", Place(uses[i].dimension));
