@@ -27,7 +27,7 @@ class AxisSearch {
   // The steps of the best path, in order; nothing when there is none.
   std::optional<std::vector<std::pair<StepKind, ContiguousType>>> Run() {
     known_[source_] = {};
-    open_.push({0, 0, source_});
+    open_.emplace(0, 0, source_);
     while (!open_.empty()) {
       const auto [bytes, communicating, type] = open_.top();
       open_.pop();
@@ -65,7 +65,7 @@ class AxisSearch {
                                      std::tuple(found->second.bytes, found->second.communicating)) {
       return;
     }
-    open_.push({arrival.bytes, arrival.communicating, after});
+    open_.emplace(arrival.bytes, arrival.communicating, after);
     known_[after] = std::move(arrival);
   }
 

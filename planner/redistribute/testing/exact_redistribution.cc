@@ -68,7 +68,7 @@ std::vector<int64_t> ExactRedistribution::LeastBytes(const LocalType& destinatio
   using Entry = std::pair<int64_t, int32_t>;  // bytes, type
   std::vector<int64_t> least(types_.size(), -1);
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> open;
-  open.push({0, static_cast<int32_t>(IndexOf(destination))});
+  open.emplace(0, static_cast<int32_t>(IndexOf(destination)));
   while (!open.empty()) {
     const auto [bytes, type] = open.top();
     open.pop();
@@ -76,7 +76,7 @@ std::vector<int64_t> ExactRedistribution::LeastBytes(const LocalType& destinatio
     least[type] = bytes;
     if (space_.LocalBytes(types_[type]) > local_bytes_max) continue;
     for (const Edge& edge : edges_to_[type]) {
-      if (least[edge.from] < 0) open.push({bytes + edge.bytes, edge.from});
+      if (least[edge.from] < 0) open.emplace(bytes + edge.bytes, edge.from);
     }
   }
   return least;
