@@ -54,9 +54,9 @@ std::string BaselinesTable(const Derivation& ours, std::span<const NamedDerivati
 std::string OriginText(const Derivation& derivation) {
   switch (derivation.origin()) {
     case DerivationOrigin::kSearch:
-      return "the best that there is";
+      return "the best of all sequences that the search considers";
     case DerivationOrigin::kBudget:
-      return "the best that was seen before the search gave up";
+      return "the best seen before the search's budget ran out";
     case DerivationOrigin::kUneven:
       return "a relay: a dimension that does not divide changes";
     case DerivationOrigin::kBaseline:

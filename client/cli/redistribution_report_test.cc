@@ -52,7 +52,7 @@ all_to_all  x         4  750.0 kB  2.0 MB  763.0 us  [-, x]
 received      750.0 kB by the busiest device, 1.00 x the least of any plan (750.0 kB)
 live          2.0 MB on the fullest device, of 3.0 MB
 predicted     763.0 us
-found as      the best that there is
+found as      the best of all sequences that the search considers
 
 BESIDE                STEPS  RECEIVED  RATIO    LIVE  RATIO     TIME  RATIO
 --------------------  -----  --------  -----  ------  -----  -------  -----
