@@ -3,9 +3,10 @@
 
     redistribution_programs.py torch CROSSMESH [--pairs 50] [--seed 1]   PyTorch over Gloo, a process for each rank
     redistribution_programs.py jax CROSSMESH [--pairs 50] [--seed 1]     JAX on devices of the host
+    redistribution_programs.py standin CROSSMESH ...                     those of PyTorch, over tests/standin/torch
 
 Random pairs of layouts: each device is to have what the plainest reference gives it, which sums all summands, and cuts
-the whole. Exits with 1 at the first one that has something else. Needs PyTorch, or JAX, and numpy.
+the whole. Exits with 1 at the first one that has something else. Needs numpy, and PyTorch or JAX.
 """
 
 import argparse
@@ -26,7 +27,7 @@ REDUCTIONS = ("sum", "mean", "min", "max")
 
 
 class Case:
-    """A mesh, a shape whose lengths all axes divide, two layouts, and axes over which the source is partial."""
+    """A mesh, a shape whose lengths all axes divide, two layouts, and axes over which they are partial."""
 
     def __init__(self, seed):
         chooser = random.Random(seed)
@@ -39,6 +40,8 @@ class Case:
         self.source = self._layout(chooser, [axis for axis in self.axes if axis not in self.partial])
         self.destination = self._layout(chooser, list(self.axes))
         self.objective = chooser.choice(("time", "bytes"))
+        self.kept = [axis for axis in self.partial if chooser.random() < 0.4]  # partial at the destination as well
+        self.destination = [[axis for axis in axes if axis not in self.kept] for axes in self.destination]
 
     def _layout(self, chooser, axes):
         layout = [[] for _ in self.shape]
@@ -56,6 +59,8 @@ class Case:
                      "--destination", text(self.destination), "--objective", self.objective]
         if self.partial:
             arguments += ["--source-partial", ",".join(self.partial), "--reduction", self.reduction]
+        if self.kept:
+            arguments += ["--destination-partial", ",".join(self.kept)]
         return arguments
 
     @property
@@ -88,16 +93,19 @@ class Case:
         return self.part(self.summand(rank), self.source, rank)
 
     def expected(self, rank):
-        summands = {tuple(self.coordinates(r)[axis] for axis in self.partial): self.summand(r)
-                    for r in range(self.ranks)}
+        def of(axes, other):
+            return [self.coordinates(other)[axis] for axis in axes]
+
+        summands = {tuple(of(self.partial, other)): self.summand(other) for other in range(self.ranks)
+                    if of(self.kept, other) == of(self.kept, rank)}
         reduce = {"sum": numpy.sum, "mean": numpy.mean, "min": numpy.min, "max": numpy.max}[self.reduction]
         return self.part(reduce(numpy.stack(list(summands.values())), axis=0), self.destination, rank)
 
 
 def emit(crossmesh, framework, case, folder):
     arguments = case.arguments() + (["--no-relay"] if framework == "jax" else [])
-    text = subprocess.run([crossmesh, "redistribute", *arguments, "--emit", framework], check=True,
-                          capture_output=True, text=True).stdout
+    text = subprocess.run([crossmesh, "redistribute", *arguments, "--emit", "jax" if framework == "jax" else "torch"],
+                          check=True, capture_output=True, text=True).stdout
     path = pathlib.Path(folder) / "program.py"
     path.write_text(text)
     return path
@@ -110,6 +118,11 @@ def load(path):
     return program
 
 
+def expect(case, rank, found):
+    if found.shape != case.expected(rank).shape or not numpy.allclose(found, case.expected(rank), rtol=1e-6):
+        raise AssertionError(f"rank {rank}: found {found}, expected {case.expected(rank)}")
+
+
 def run_rank(rank, path, seed, rendezvous):
     import torch
     case = Case(seed)
@@ -117,8 +130,16 @@ def run_rank(rank, path, seed, rendezvous):
     moved = load(path).redistribute(torch.from_numpy(case.local(rank).copy()))
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
-    if not numpy.allclose(moved.numpy(), case.expected(rank), rtol=1e-6):
-        raise SystemExit(f"rank {rank}: found {moved.numpy()}, expected {case.expected(rank)}")
+    expect(case, rank, moved.numpy())
+
+
+def check_standin(path, case, _):
+    import torch.distributed
+
+    def run_rank_in_thread(rank):
+        expect(case, rank, numpy.asarray(load(path).redistribute(torch.from_numpy(case.local(rank).copy()))))
+
+    torch.distributed.run(case.ranks, run_rank_in_thread)
 
 
 def check_torch(path, case, seed):
@@ -138,13 +159,12 @@ def check_jax(path, case, seed):
     moved = jax.jit(jax.shard_map(lambda own: program.redistribute(own[0])[None], mesh=mesh, in_specs=everywhere,
                                   out_specs=everywhere, check_vma=False))(locals_)
     for rank, found in enumerate(numpy.asarray(moved)):
-        if not numpy.allclose(found, case.expected(rank), rtol=1e-6):
-            raise SystemExit(f"device {rank}: found {found}, expected {case.expected(rank)}")
+        expect(case, rank, found)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("framework", choices=("torch", "jax"))
+    parser.add_argument("framework", choices=("torch", "jax", "standin"))
     parser.add_argument("crossmesh")
     parser.add_argument("--pairs", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
@@ -152,7 +172,9 @@ def main():
     if flags.framework == "jax":
         os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={max(math.prod(m.values()) for m in MESHES)}"
         os.environ["JAX_PLATFORMS"] = "cpu"
-    check = {"torch": check_torch, "jax": check_jax}[flags.framework]
+    if flags.framework == "standin":
+        sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "standin"))
+    check = {"torch": check_torch, "jax": check_jax, "standin": check_standin}[flags.framework]
     kinds = set()
     with tempfile.TemporaryDirectory() as folder:
         for seed in itertools.islice(itertools.count(flags.seed), flags.pairs):

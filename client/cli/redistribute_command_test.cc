@@ -1,0 +1,134 @@
+// The command, as a user gives it.
+
+#include "client/cli/testing/program_run.h"
+#include "common/testing/temporary_folder.h"
+
+#include <fstream>
+#include <string>
+
+#include <absl/strings/str_cat.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// Two hosts of four devices; F32.
+constexpr char kTwoHosts[] =
+    "redistribute --mesh 'node=2,gpu=4 on a.0-3,b.0-3' --shape '[4096, 4096]' "
+    "--source '[node*gpu, -]' --destination '[-, -]' ";
+
+nlohmann::json DocumentOf(const std::string& arguments) {
+  const ProgramResult result = Crossmesh(absl::StrCat(arguments, " --json"));
+  EXPECT_EQ(result.exit_status, 0) << result.error;
+  return nlohmann::json::parse(result.out, nullptr, false);
+}
+
+std::string ErrorOf(const std::string& arguments) {
+  const ProgramResult result = Crossmesh(arguments);
+  EXPECT_NE(result.exit_status, 0) << result.out;
+  EXPECT_EQ(result.out, "");
+  return result.error;
+}
+
+TEST(RedistributeCommandTest, StepsAreShownBesideThoseOfOthers) {
+  const ProgramResult result = Crossmesh(absl::StrCat(kTwoHosts, "--cap 100000000"));
+  EXPECT_EQ(result.exit_status, 0) << result.error;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("1.00 x the least of any plan (58.7 MB)"),
+                                HasSubstr("83.9 MB on the fullest device, of 100.0 MB")));
+  const nlohmann::json document = DocumentOf(absl::StrCat(kTwoHosts, "--cap 100000000"));
+  ASSERT_EQ(document["steps"].size(), 2);
+  EXPECT_EQ(document["steps"][0]["axes"], "node");
+  EXPECT_EQ(document["bytes"], 7 * 8'388'608);
+  // Without strides, nodes come last, with all that a node has.
+  const nlohmann::json& greedy = document["baselines"]["dtensor_greedy"];
+  EXPECT_GT(greedy["seconds"].get<double>(), 1.5 * document["seconds"].get<double>());
+}
+
+TEST(RedistributeCommandTest, SlowLinksOfTheNetworkDecideTheOrder) {
+  const TemporaryFolder folder;
+  const std::string network = folder.PathOf("network.json");
+  std::ofstream(network) << R"({"hosts": [
+      {"name": "a", "nics": [{"name": "eth0", "out_bytes_per_second": 1000,
+                              "in_bytes_per_second": 1000}]},
+      {"name": "b", "nics": [{"name": "eth0", "out_bytes_per_second": 1000,
+                              "in_bytes_per_second": 1000}]}]})";
+  const nlohmann::json fast = DocumentOf(kTwoHosts);
+  const nlohmann::json slow = DocumentOf(absl::StrCat(kTwoHosts, "--topology ", network));
+  EXPECT_GT(slow["seconds"].get<double>(), 1000 * fast["seconds"].get<double>());
+}
+
+TEST(RedistributeCommandTest, AStepThatDoesNotFitIsNotTaken) {
+  const nlohmann::json free = DocumentOf(absl::StrCat(kTwoHosts, "--no-relay"));
+  EXPECT_GT(free["peak_live_bytes"], 80'000'000);
+  const nlohmann::json tight = DocumentOf(absl::StrCat(kTwoHosts, "--cap 76000000 --no-relay"));
+  EXPECT_LE(tight["peak_live_bytes"], 76'000'000);
+  EXPECT_GT(tight["seconds"], free["seconds"]);
+  // The whole and an eighth.
+  EXPECT_THAT(ErrorOf(absl::StrCat(kTwoHosts, "--cap 75000000 --no-relay")),
+              HasSubstr("cap on live bytes: expected at least 75497472, found 75000000"));
+  EXPECT_THAT(ErrorOf(absl::StrCat(kTwoHosts, "--cap 76000000 --staging-bytes 1000000 --no-relay")),
+              HasSubstr("expected at least 76497472, found 76000000"));
+}
+
+TEST(RedistributeCommandTest, SummandsAreReducedOrStay) {
+  const std::string command =
+      "redistribute --mesh 'x=2,y=2 on a.0-3' --shape '[8]' --source '[-]' --destination '[x]' "
+      "--objective bytes --source-partial x,y ";
+  EXPECT_THAT(Crossmesh(command).out, HasSubstr("partial sum {x*y}"));
+  const nlohmann::json kept =
+      DocumentOf(absl::StrCat(command, "--destination-partial y --reduction max"));
+  EXPECT_EQ(kept["destination"], "[x] partial max {y}");
+  ASSERT_EQ(kept["steps"].size(), 1);
+  EXPECT_EQ(kept["steps"][0]["kind"], "reduce_scatter");
+}
+
+TEST(RedistributeCommandTest, ItIsDrawn) {
+  const TemporaryFolder folder;
+  const std::string path = folder.PathOf("redistribution.svg");
+  EXPECT_EQ(Crossmesh(absl::StrCat(kTwoHosts, "--svg ", path)).exit_status, 0);
+  EXPECT_THAT(ReadAll(path), AllOf(StartsWith("<?xml "), HasSubstr(">dtensor_greedy</text>"),
+                                   HasSubstr("[node*gpu, -] to [-, -]"), EndsWith("</svg>\n")));
+}
+
+TEST(RedistributeCommandTest, AProgramIsPrintedAlone) {
+  for (const char* framework : {"torch", "jax"}) {
+    const ProgramResult result =
+        Crossmesh(absl::StrCat(kTwoHosts, "--no-relay --emit ", framework));
+    EXPECT_EQ(result.exit_status, 0) << result.error;
+    EXPECT_THAT(result.out, AllOf(StartsWith("\"\"\""), HasSubstr("PROGRAM = {"),
+                                  HasSubstr("def redistribute(local):")));
+  }
+}
+
+TEST(RedistributeCommandTest, WhatMeansNothingIsNamed) {
+  const std::string mesh = "redistribute --mesh 'x=2,y=2 on a.0-3' --shape '[8, 8]' ";
+  const struct {
+    const char* flags;
+    const char* error;
+  } mistakes[] = {
+      {"--source '[z, -]' --destination '[-, -]'", "--source: sub-axis 'z'"},
+      {"--source '[x, -]' --destination '[-]'", "destination: expected 2 dimensions"},
+      {"--source '[x, x]' --destination '[-, -]'", "source: expected each axis in one place"},
+      {"--source '[x, -] chunk' --destination '[-, x]'", "expected one rule"},
+      {"--source '[x, -]' --destination '[-, -]' --source-partial x",
+       "x in dimension 0 and x in partial"},
+      {"--source '[x, -]' --destination '[-, -]' --destination-partial y",
+       "among the source's, {}, found y"},
+      {"--source '[x, -]' --destination '[-, -]' --cap 0", "expected at least 1 byte, found 0"},
+      {"--source '[x, -]' --destination '[-, -]' --dtype F99", "--dtype: data type \"F99\""},
+      {"--source '[x, y]' --destination '[y, x]' --emit jax", "for which JAX has none"},
+  };
+  for (const auto& [flags, error] : mistakes) {
+    EXPECT_THAT(ErrorOf(absl::StrCat(mesh, flags)), HasSubstr(error)) << flags;
+  }
+}
+
+}  // namespace
+}  // namespace crossmesh
