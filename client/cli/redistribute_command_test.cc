@@ -17,6 +17,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 // Two hosts of four devices; F32.
@@ -87,6 +88,16 @@ TEST(RedistributeCommandTest, SummandsAreReducedOrStay) {
   EXPECT_EQ(kept["destination"], "[x] partial max {y}");
   ASSERT_EQ(kept["steps"].size(), 1);
   EXPECT_EQ(kept["steps"][0]["kind"], "reduce_scatter");
+}
+
+TEST(RedistributeCommandTest, WhatNeedsNoStepOrNoMethodKnowsIsPrintedWithoutEmptyTables) {
+  const std::string mesh = "redistribute --mesh 'x=4 on a.0-3' ";
+  EXPECT_THAT(Crossmesh(mesh + "--shape '[8]' --source '[x]' --destination '[x]'").out,
+              HasSubstr("nothing: every device has what it is to have"));
+  const ProgramResult uneven =
+      Crossmesh(mesh + "--shape '[7, 10]' --source '[x, -] chunk' --destination '[-, x] chunk'");
+  EXPECT_THAT(uneven.out, AllOf(HasSubstr("one_axis has no answer: "), HasSubstr("relay"),
+                                Not(HasSubstr("BESIDE"))));
 }
 
 TEST(RedistributeCommandTest, ItIsDrawn) {

@@ -35,11 +35,13 @@ std::string BaselinesTable(const Derivation& ours, std::span<const NamedDerivati
   TextTable table(
       {"BESIDE", "STEPS>", "RECEIVED>", "RATIO>", "LIVE>", "RATIO>", "TIME>", "RATIO>"});
   std::string refusals;
+  bool has_rows = false;
   for (const auto& [name, derivation, refusal] : baselines) {
     if (!derivation.has_value()) {
       absl::StrAppend(&refusals, name, " has no answer: ", refusal, "\n");
       continue;
     }
+    has_rows = true;
     const auto bytes = static_cast<double>(derivation->bytes());
     const auto live = static_cast<double>(derivation->peak_live_bytes());
     table.AddRow(
@@ -48,7 +50,15 @@ std::string BaselinesTable(const Derivation& ours, std::span<const NamedDerivati
          RatioText(live, static_cast<double>(ours.peak_live_bytes())),
          FormatSeconds(derivation->seconds()), RatioText(derivation->seconds(), ours.seconds())});
   }
-  return absl::StrCat(table.ToString(), refusals);
+  return absl::StrCat(has_rows ? table.ToString() : "", refusals);
+}
+
+std::string ReceivedText(const Derivation& derivation) {
+  if (derivation.bytes() == 0) return "nothing: every device has what it is to have";
+  return absl::StrCat(Bytes(derivation.bytes()), " by the busiest device, ",
+                      RatioText(static_cast<double>(derivation.bytes()),
+                                static_cast<double>(derivation.bound_bytes())),
+                      " x the least of any plan (", Bytes(derivation.bound_bytes()), ")");
 }
 
 std::string OriginText(const Derivation& derivation) {
@@ -87,13 +97,8 @@ nlohmann::json Document(const Derivation& derivation) {
 
 std::string RedistributionText(const Derivation& derivation, std::optional<int64_t> cap,
                                std::span<const NamedDerivation> baselines) {
-  const auto bytes = static_cast<double>(derivation.bytes());
-  const auto bound = static_cast<double>(derivation.bound_bytes());
   std::string text =
-      absl::StrCat(StepsTable(derivation), "\n",
-                   ReportLine("received", Bytes(derivation.bytes()), " by the busiest device, ",
-                              RatioText(bytes, bound), " x the least of any plan (",
-                              Bytes(derivation.bound_bytes()), ")"),
+      absl::StrCat(StepsTable(derivation), "\n", ReportLine("received", ReceivedText(derivation)),
                    ReportLine("live", Bytes(derivation.peak_live_bytes()), " on the fullest device",
                               cap.has_value() ? absl::StrCat(", of ", Bytes(*cap)) : ""),
                    ReportLine("predicted", FormatSeconds(derivation.seconds())),
