@@ -130,7 +130,7 @@ absl::Status MixedTaskRunner::Task::Start(TaskRunner& by_host, TaskSpec host_spe
   if (has_host) RETURN_IF_ERROR(StartHalf(by_host_, by_host, std::move(host_spec)));
   if (!has_gpus) return absl::OkStatus();
   const TaskReport not_started = NotStarted(gpu_spec.key, *gpu_spec.part, absl::OkStatus());
-  const absl::Status started = StartHalf(over_gpus_, over_gpus, std::move(gpu_spec));
+  absl::Status started = StartHalf(over_gpus_, over_gpus, std::move(gpu_spec));
   if (started.ok() || !has_host) return started;
   // The other half runs already; observers are not called from inside Start.
   ++halves_left_;
