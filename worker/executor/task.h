@@ -118,7 +118,8 @@ struct TaskReport {
   int64_t copied_bytes = 0;             // between devices of this worker
   PhaseSeconds seconds;
   std::vector<LinkReport> links;  // by peer, those to which anything was to be sent
-  // Devices of this worker whose communicators can no longer be used, or were not there.
+  // Devices of this worker whose communicators can no longer be used, or were not there; in the
+  // order in which that was seen.
   std::vector<DeviceRank> broken_devices = {};
   // The libraries that moved bytes between GPUs, with their versions, as they name themselves;
   // sorted.
