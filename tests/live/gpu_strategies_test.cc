@@ -1,13 +1,19 @@
 #include "client/client.h"
+#include "common/base/check.h"
 #include "common/mesh/gpu_host.h"
+#include "common/mesh/manifest.h"
 #include "common/testing/status_matchers.h"
 #include "common/wire/tensor_codec.h"
 #include "tests/live/gpu_fixture.h"
 #include "tests/live/reshard_case.h"
 #include "tests/standin/stand_in.h"
 
+#include <array>
+#include <cstdint>
 #include <string>
+#include <utility>
 
+#include <absl/status/statusor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -93,9 +99,19 @@ TEST_F(GpuStrategiesTest, NcclM2nMovesTensorsAgainAndAgain) {
   ExpectCommits(4);
 }
 
-// So few bytes that one group of calls beats steps.
+// One tensor of so few bytes that one group of calls takes less than the fixed costs of a step.
+Manifest FewBytes() {
+  constexpr std::array<int64_t, 2> kLengths = {16, 8};
+  absl::StatusOr<Manifest> manifest =
+      Manifest::Create({{.name = "router.weight",
+                         .type = DataType::kF32,
+                         .shape = Shape::Create(kLengths).value()}});
+  CHECK_OK(manifest.status());
+  return *std::move(manifest);
+}
+
 TEST_F(GpuStrategiesTest, NcclM2nIsChosenByItselfWhereAllWorkersHaveIt) {
-  manifest_ = EvenTensors();
+  manifest_ = FewBytes();
   Start();
   MakeCase(AcrossWorkers());
   ASSERT_OK_AND_ASSIGN(const Topology network, GpuHosts("h100x8", {"node-0", "node-1"}));
