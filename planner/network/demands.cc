@@ -75,6 +75,14 @@ std::vector<int64_t> BytesIn(const Demands& demands, size_t places) {
   return bytes;
 }
 
+int64_t LeastBytes(const Demands& demands) {
+  int64_t bytes = 0;
+  for (const Demand& demand : demands.demands) {
+    bytes += demand.bytes * std::ssize(demands.receivers(demand));
+  }
+  return bytes;
+}
+
 HostGroups GroupByHosts(const TensorTable& tensors, const Slicing& slicing) {
   std::vector<int32_t> host_of_device(tensors.devices().size());
   for (size_t d = 0; d < host_of_device.size(); ++d) host_of_device[d] = tensors.host_of(d);

@@ -29,6 +29,8 @@ struct Demands {
 
 // Bytes that each of `places` must receive.
 std::vector<int64_t> BytesIn(const Demands& demands, size_t places);
+// Bytes that all of them must receive together: no plan brings less between them.
+int64_t LeastBytes(const Demands& demands);
 
 // The classes of a request grouped by the hosts of their holders and receivers: what the flow is
 // computed over. Groups are numbered by their first class.

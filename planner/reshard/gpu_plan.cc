@@ -173,10 +173,7 @@ class GpuPlanner {
         .m2n = m2n};
     figures.excess.routing_seconds = busiest_seconds - bound_.seconds;
     figures.excess.fill_seconds = figures.predicted_seconds - busiest_seconds;
-    const Demands hosts = DemandsBetweenHosts(groups_.demands, network_);
-    for (const Demand& demand : hosts.demands) {
-      figures.least_network_bytes += demand.bytes * std::ssize(hosts.receivers(demand));
-    }
+    figures.least_network_bytes = LeastBytes(DemandsBetweenHosts(groups_.demands, network_));
     if (is_m2n) return figures;  // there are no steps of ours
     figures.search = absl::StrCat(plan.routes.search, plan.routes.search.empty() ? "" : "; ",
                                   steps.steps, " steps, ", steps.messages, " messages of ",

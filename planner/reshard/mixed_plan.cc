@@ -157,9 +157,7 @@ class MixedPlanner {
                         .busiest_host = host.name};
     figures.excess.routing_seconds = busiest_seconds - bound.seconds;
     figures.excess.fill_seconds = figures.predicted_seconds - busiest_seconds;
-    for (const Demand& demand : groups.demands.demands) {
-      figures.least_network_bytes += demand.bytes * std::ssize(groups.demands.receivers(demand));
-    }
+    figures.least_network_bytes = LeastBytes(groups.demands);
     return figures;
   }
 

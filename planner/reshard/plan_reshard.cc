@@ -63,11 +63,7 @@ PlanFigures FiguresOf(const ReshardRequest& request, const RoutingProblem& probl
   };
   figures.predicted_seconds =
       std::max(routes.model_seconds, load.busiest.seconds + figures.excess.fill_seconds);
-  const Demands& demands = problem.groups.demands;
-  for (const Demand& demand : demands.demands) {
-    figures.least_network_bytes +=
-        demand.bytes * static_cast<int64_t>(demands.receivers(demand).size());
-  }
+  figures.least_network_bytes = LeastBytes(problem.groups.demands);
   const BusiestHost host = FindBusiestHost(load.ports, problem.network);
   figures.busiest_host_bytes = host.bytes;
   figures.busiest_host = host.name;
