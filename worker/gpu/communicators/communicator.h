@@ -30,7 +30,7 @@ enum class CollectiveKind : uint8_t {
 };
 absl::string_view CollectiveKindName(CollectiveKind kind);
 
-enum class ReductionKind : uint8_t { kSum, kProduct, kMinimum, kMaximum, kAverage };
+enum class CollectiveReduction : uint8_t { kSum, kProduct, kMinimum, kMaximum, kAverage };
 
 struct Collective {
   CollectiveKind kind = CollectiveKind::kBroadcast;
@@ -38,8 +38,8 @@ struct Collective {
   CUdeviceptr to = 0;    // only the root's counts in a reduce; may be `from` where both are as long
   int64_t count = 0;     // elements, more than 0
   DataType type = DataType::kU8;
-  int root = 0;                                   // of a broadcast or a reduce
-  ReductionKind reduction = ReductionKind::kSum;  // of those that reduce
+  int root = 0;                                               // of a broadcast or a reduce
+  CollectiveReduction reduction = CollectiveReduction::kSum;  // of those that reduce
 };
 
 // A tensor, as NCCL M2N is told of it at one rank. The transfer is one for many of them, and

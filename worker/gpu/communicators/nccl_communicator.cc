@@ -48,10 +48,10 @@ ncclDataType_t TypeOf(DataType type) {
   return ncclUint8;
 }
 
-ncclRedOp_t ReductionOf(ReductionKind kind) {
-  // In the order of ReductionKind.
+ncclRedOp_t ReductionOf(CollectiveReduction kind) {
+  // In the order of CollectiveReduction.
   constexpr ncclRedOp_t kValues[] = {ncclSum, ncclProd, ncclMin, ncclMax, ncclAvg};
-  static_assert(std::size(kValues) == static_cast<size_t>(ReductionKind::kAverage) + 1);
+  static_assert(std::size(kValues) == static_cast<size_t>(CollectiveReduction::kAverage) + 1);
   return kValues[static_cast<size_t>(kind)];
 }
 

@@ -97,7 +97,7 @@ TEST_P(CommunicatorConformanceTest, AllReductionsByAllCollectives) {
     for (int place = 0; place < size; ++place) product *= (place + 1) * 2;
     for (const CollectiveKind kind :
          {CollectiveKind::kReduce, CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter}) {
-      const auto reduce = [&](ReductionKind reduction, double expected) {
+      const auto reduce = [&](CollectiveReduction reduction, double expected) {
         return Reduce(rank,
                       {.kind = kind,
                        .count = 5000,
@@ -106,11 +106,11 @@ TEST_P(CommunicatorConformanceTest, AllReductionsByAllCollectives) {
                        .reduction = reduction},
                       expected);
       };
-      RETURN_IF_ERROR(reduce(ReductionKind::kSum, size * (size + 1)));
-      RETURN_IF_ERROR(reduce(ReductionKind::kProduct, product));
-      RETURN_IF_ERROR(reduce(ReductionKind::kMinimum, 2));
-      RETURN_IF_ERROR(reduce(ReductionKind::kMaximum, 2 * size));
-      RETURN_IF_ERROR(reduce(ReductionKind::kAverage, size + 1));
+      RETURN_IF_ERROR(reduce(CollectiveReduction::kSum, size * (size + 1)));
+      RETURN_IF_ERROR(reduce(CollectiveReduction::kProduct, product));
+      RETURN_IF_ERROR(reduce(CollectiveReduction::kMinimum, 2));
+      RETURN_IF_ERROR(reduce(CollectiveReduction::kMaximum, 2 * size));
+      RETURN_IF_ERROR(reduce(CollectiveReduction::kAverage, size + 1));
     }
     return absl::OkStatus();
   });
