@@ -5,6 +5,7 @@
 #include "common/base/status_macros.h"
 #include "common/event_loop/event_loop.h"
 #include "common/metrics/worker_metrics.h"
+#include "worker/courses/course_task_runner.h"
 #include "worker/data_exposure.h"
 #include "worker/data_transport.h"
 #include "worker/executor/executor.h"
@@ -62,6 +63,7 @@ class DataPlane::Sampler {
   DataPlane& plane_;
   const StorageTable& storages_;
   ExecutorCounters last_;
+  CourseCounters last_courses_;
 };
 
 bool DataPlane::Sampler::RecordCounters(const ExecutorCounters& now) {
@@ -93,6 +95,11 @@ void DataPlane::Sampler::RecordMemory(const ExecutorCounters& now) {
   plane_.ports_.metrics.SetStagingBytes(now.staging_bytes_used, plane_.staging_bytes_);
   const StorageBytes bytes = storages_.Bytes();
   plane_.ports_.metrics.SetTensorBytes(bytes.resident, bytes.receiving, bytes.shadows);
+  const CourseCounters& courses = plane_.course_runner_->counters();
+  plane_.ports_.metrics.SetCourses(courses.steps_moved - last_courses_.steps_moved,
+                                   courses.reduced_bytes - last_courses_.reduced_bytes,
+                                   courses.array_bytes);
+  last_courses_ = courses;
 }
 
 DataPlane::DataPlane(const Ports& ports, int64_t staging_bytes)
@@ -131,11 +138,20 @@ absl::Status DataPlane::OpenTasks(const TaskOptions& options, WorkerDevices& dev
       BridgedTaskRunner::Options{.bounce_bytes_max = HalfOfMemory()});
   gpu_runner_ = std::make_unique<GpuTaskRunner>(ports_.data, devices.gpus(), *bridge_);
   mixed_runner_ = std::make_unique<MixedTaskRunner>(ports_.data, *gpu_runner_, *bridge_);
+  course_runner_ = std::make_unique<CourseTaskRunner>(CourseTaskRunner::Ports{
+      .loop = ports_.data,
+      .replays = executor_->replays(),
+      .others = *mixed_runner_,
+      .make_memory =
+          [&devices](const DeviceId& device, ByteCount bytes) {
+            return devices.MakeArena({.name = "steps", .device = device}, bytes);
+          },
+      .is_gpu = [&devices](const DeviceId& device) { return devices.HasGpu(device); }});
   tasks_ = std::make_unique<TaskTable>(
       TaskTable::Options{.worker = worker_, .devices = devices.devices(), .link = link_},
       TaskTable::Ports{.control = ports_.control,
                        .data = ports_.data,
-                       .runner = *mixed_runner_,
+                       .runner = *course_runner_,
                        .storages = devices.storages(),
                        .memory = devices.memory(),
                        .clock = ports_.clock,

@@ -13,6 +13,7 @@
 namespace crossmesh {
 
 class BridgedTaskRunner;
+class CourseTaskRunner;
 class Clock;
 class EventLoop;
 class Executor;
@@ -76,6 +77,7 @@ class DataPlane {
   std::unique_ptr<Executor> executor_;  // holds messages of the transport
   std::unique_ptr<GpuTaskRunner> gpu_runner_;
   std::unique_ptr<MixedTaskRunner> mixed_runner_;
+  std::unique_ptr<CourseTaskRunner> course_runner_;
   std::unique_ptr<Sampler> sampler_;
 };
 

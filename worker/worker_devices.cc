@@ -140,6 +140,8 @@ void WorkerDevices::Describe(v1::WorkerSessionRequest::Heartbeat& heartbeat) con
   }
 }
 
+bool WorkerDevices::HasGpu(const DeviceId& device) const { return gpus_->Has(device); }
+
 absl::StatusOr<std::shared_ptr<Arena>> WorkerDevices::MakeArena(const StorageKey& key,
                                                                 ByteCount bytes) {
   RETURN_IF_ERROR(CheckName(key));

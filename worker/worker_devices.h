@@ -56,6 +56,7 @@ class WorkerDevices {
   // Those that are there: from Open on.
   const std::vector<DeviceId>& devices() const { return devices_; }
   GpuDevices& gpus() { return *gpus_; }
+  bool HasGpu(const DeviceId& device) const;
   StorageTable& storages() { return storages_; }
   MemoryBudget& memory() { return memory_; }
 

@@ -6,7 +6,7 @@
 #include "common/reshard/reshard_inputs.h"
 #include "common/wire/plan_codec.h"
 #include "common/wire/reshard_codec.h"
-#include "planner/reshard/plan_reshard.h"
+#include "planner/redistribute/planning/plan_request.h"
 #include "planner/reshard/reshard_request.h"
 
 #include <memory>
@@ -53,7 +53,7 @@ absl::StatusOr<LocalPlan> MakeLocalPlan(const v1::ReshardSpec& spec) {
   request.tensors = std::make_shared<const TensorTable>(std::move(tensors));
   const RealClock clock;
   const absl::Duration begin = clock.Monotonic();
-  ASSIGN_OR_RETURN(Plan plan, PlanReshard(request));
+  ASSIGN_OR_RETURN(Plan plan, PlanRequest(request));
   ASSIGN_OR_RETURN(Proof proof, Prove(plan, inputs.limits));
   return LocalPlan{.plan = std::move(plan),
                    .proof = std::move(proof),

@@ -27,7 +27,7 @@ struct LocalPlan {
 absl::StatusOr<ReshardInputs> ReadInputs(const v1::ReshardSpec& spec);
 
 // Plans and proves as a controller does, in this process. Errors are those of ReadInputs,
-// BuildReshardTensors, PlanReshard and Prove.
+// BuildReshardTensors, PlanRequest and Prove.
 absl::StatusOr<LocalPlan> MakeLocalPlan(const v1::ReshardSpec& spec);
 
 // What a controller would answer with this plan: its summary, and its text where that is asked for.

@@ -71,8 +71,8 @@ void SpecFlags::AddTo(CLI::App& command) {
   AddOption(command, "--replica-axes", replica_axes_, "Destination axes that count replicas, a,b")
       .SplitAt(',');
   AddOption(command, "--strategy", strategy_,
-            "relay, m2n (NVIDIA's, between GPUs), by default the faster of both, or one to compare "
-            "with");
+            "relay, m2n (NVIDIA's, between GPUs), by default the faster of both; redistribute, by "
+            "steps inside one mesh; or one to compare with");
   AddOption(command, "--seed", seed_, "Of strategies that draw");
   AddOption(command, "--chunk-bytes", chunk_bytes_,
             "Most of a chunk, a multiple of 65536 up to 16777216 (default: by the bytes of the "
@@ -92,6 +92,7 @@ void SpecFlags::AddTo(CLI::App& command) {
   AddOption(command, "--device-bytes-max", device_bytes_max_,
             "Most bytes of the operation on a device at any time: its source, its destination, "
             "and the destination's shadow; other storages are not counted");
+  AddRedistributionTo(command);
 }
 
 void SpecFlags::AddExecutionTo(CLI::App& command) {
@@ -101,6 +102,22 @@ void SpecFlags::AddExecutionTo(CLI::App& command) {
   AddFlag(command, "--no-checksums", no_checksums_, "Do not check what arrives");
   AddOption(command, "--deadline", deadline_, "E.g. 90s (default: by the prediction)");
   AddOption(command, "--stall-limit", stall_limit_, "E.g. 5s");
+}
+
+void SpecFlags::AddRedistributionTo(CLI::App& command) {
+  AddOption(command, "--source-partial", source_partial_,
+            "Axes over which devices hold summands of one value, a,b")
+      .SplitAt(',');
+  AddOption(command, "--destination-partial", destination_partial_,
+            "Those of them over which they still do so afterwards, a,b")
+      .SplitAt(',');
+  AddOption(command, "--reduction", reduction_, "What is made of summands (default sum)")
+      .OneOf({"sum", "mean", "min", "max"});
+  AddOption(command, "--objective", objective_, "What is to be least (default time)")
+      .OneOf({"time", "bytes"});
+  AddOption(command, "--method", method_, "A method of the literature, to compare with")
+      .OneOf({"replicate_then_slice", "dtensor_greedy", "one_axis", "normal_form"});
+  AddFlag(command, "--no-relay", no_relays_, "Collectives only: no step is point to point");
 }
 
 void SpecFlags::MirrorMissingSide() {
@@ -118,10 +135,18 @@ absl::StatusOr<v1::ReshardSpec> SpecFlags::Read() const {
     ASSIGN_OR_RETURN(spec, ReadRequestFile(request_));
   }
   RETURN_IF_ERROR(ReadManifestTo(spec));
-  RETURN_IF_ERROR(ReadSide("source", source_, *spec.mutable_source()));
-  RETURN_IF_ERROR(ReadSide("destination", destination_, *spec.mutable_destination()));
+  Side source = source_;
+  Side destination = destination_;
+  // Inside one mesh, which need not be given twice.
+  if (strategy_ == StrategyName(Strategy::kRedistribute) && request_.empty()) {
+    if (source.mesh.empty()) source.mesh = destination.mesh;
+    if (destination.mesh.empty()) destination.mesh = source.mesh;
+  }
+  RETURN_IF_ERROR(ReadSide("source", source, *spec.mutable_source()));
+  RETURN_IF_ERROR(ReadSide("destination", destination, *spec.mutable_destination()));
   RETURN_IF_ERROR(ReadPlanningTo(spec));
   RETURN_IF_ERROR(ReadExecutionTo(spec));
+  ReadRedistributionTo(spec);
   return spec;
 }
 
@@ -190,6 +215,21 @@ absl::Status SpecFlags::ReadPlanningTo(v1::ReshardSpec& spec) const {
   if (shadow_) spec.set_binding(v1::BINDING_MODE_SHADOW);
   if (device_bytes_max_ != 0) spec.set_device_bytes_max(device_bytes_max_);
   return ReadNetworkTo(spec);
+}
+
+void SpecFlags::ReadRedistributionTo(v1::ReshardSpec& spec) const {
+  if (!source_partial_.empty()) {
+    spec.mutable_redistribution()->mutable_source_partial()->Assign(source_partial_.begin(),
+                                                                    source_partial_.end());
+  }
+  if (!destination_partial_.empty()) {
+    spec.mutable_redistribution()->mutable_destination_partial()->Assign(
+        destination_partial_.begin(), destination_partial_.end());
+  }
+  if (!reduction_.empty()) spec.mutable_redistribution()->set_reduction(reduction_);
+  if (!objective_.empty()) spec.mutable_redistribution()->set_objective(objective_);
+  if (!method_.empty()) spec.mutable_redistribution()->set_method(method_);
+  if (no_relays_) spec.mutable_redistribution()->set_no_relays(true);
 }
 
 absl::Status SpecFlags::ReadNetworkTo(v1::ReshardSpec& spec) const {

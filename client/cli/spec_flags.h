@@ -38,12 +38,14 @@ class SpecFlags {
     std::string storage;
   };
 
+  void AddRedistributionTo(CLI::App& command);
   static void AddSideTo(CLI::App& command, const std::string& name, Side& side);
   static absl::Status ReadSide(const std::string& name, const Side& side, v1::ReshardSide& proto);
   absl::Status ReadManifestTo(v1::ReshardSpec& spec) const;
   absl::Status ReadPlanningTo(v1::ReshardSpec& spec) const;
   absl::Status ReadNetworkTo(v1::ReshardSpec& spec) const;
   absl::Status ReadExecutionTo(v1::ReshardSpec& spec) const;
+  void ReadRedistributionTo(v1::ReshardSpec& spec) const;
 
   std::string request_;
   std::string manifest_;
@@ -64,6 +66,12 @@ class SpecFlags {
   bool create_destination_ = false;
   std::string deadline_;
   std::string stall_limit_;
+  std::vector<std::string> source_partial_;
+  std::vector<std::string> destination_partial_;
+  std::string reduction_;
+  std::string objective_;
+  std::string method_;
+  bool no_relays_ = false;
 };
 
 }  // namespace crossmesh

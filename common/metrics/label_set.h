@@ -96,7 +96,8 @@ inline constexpr absl::string_view kStrategies[] = {"send_recv",
                                                     "broadcast_greedy",
                                                     "broadcast_search",
                                                     "relay",
-                                                    "m2n"};
+                                                    "m2n",
+                                                    "redistribute"};
 
 // Canonical names of status codes, by their number.
 inline constexpr absl::string_view kRpcCodes[] = {

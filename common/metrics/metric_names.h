@@ -127,11 +127,16 @@ inline constexpr MetricName kGpus = {"crossmesh_worker_gpus",
 inline constexpr MetricName kGpuProcessesLost = {
     "crossmesh_worker_gpu_processes_lost_total",
     "Processes of GPUs that were up and ended or were killed; others take their places."};
+inline constexpr MetricName kCourseSteps = {
+    "crossmesh_worker_course_steps_total",
+    "Steps of redistributions that have moved, counted once for each instance."};
+inline constexpr MetricName kReducedBytes = {"crossmesh_worker_reduced_bytes_total",
+                                             "Summands that were reduced."};
 inline constexpr MetricName kStagingBytes = {"crossmesh_worker_staging_bytes",
                                              "Staging buffers, used and limit."};
 inline constexpr MetricName kTensorBytes = {
     "crossmesh_worker_tensor_bytes",
-    "Tensor bytes held: at rest, being received, and in idle shadows."};
+    "Tensor bytes held: at rest, being received, in idle shadows, and between steps."};
 
 // Upper bounds of buckets, in the metric's unit; +Inf is added.
 inline constexpr double kLatencyBuckets[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,

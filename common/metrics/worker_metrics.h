@@ -56,11 +56,14 @@ class WorkerMetrics {
   // Of storages that nothing writes; in memory that is being written; in shadows that wait for the
   // next version.
   void SetTensorBytes(int64_t resident, int64_t receiving, int64_t shadows);
+  // Of courses: steps that have moved, and summands that were reduced, since the last call; and
+  // what lies between steps now.
+  void SetCourses(int64_t steps, int64_t reduced_bytes, int64_t array_bytes);
 
  private:
   static constexpr absl::string_view kGpuStates[] = {"up", "down"};
   static constexpr absl::string_view kStagingStates[] = {"used", "limit"};
-  static constexpr absl::string_view kTensorStates[] = {"resident", "receiving", "shadow"};
+  static constexpr absl::string_view kTensorStates[] = {"resident", "receiving", "shadow", "array"};
 
   // Both series of a pair of states.
   static void SetBoth(Gauges& gauges, int64_t first, int64_t second);
@@ -84,6 +87,8 @@ class WorkerMetrics {
   Counters checksum_failures_{metrics_, metric::kChecksumFailures, TransportLinkLabels()};
   Gauges gpus_{metrics_, metric::kGpus, OneOf("state", kGpuStates)};
   Counters gpu_processes_lost_{metrics_, metric::kGpuProcessesLost};
+  Counters course_steps_{metrics_, metric::kCourseSteps};
+  Counters reduced_bytes_{metrics_, metric::kReducedBytes};
   Gauges staging_{metrics_, metric::kStagingBytes, OneOf("state", kStagingStates)};
   Gauges tensors_{metrics_, metric::kTensorBytes, OneOf("state", kTensorStates)};
 };

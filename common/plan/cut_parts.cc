@@ -1,4 +1,5 @@
 #include "common/base/status_macros.h"
+#include "common/plan/course.h"
 #include "common/plan/worker_part.h"
 
 #include <algorithm>
@@ -121,12 +122,19 @@ void AddBroadcastGroup(std::span<const DeviceRank> group, WorkerPart::Spec& spec
 // the plan is read once from beginning to end; then numbers each part's classes and sets.
 class PartCutter {
  public:
-  PartCutter(const Plan& plan, const std::vector<int32_t>& owners, size_t workers)
-      : plan_(plan), owners_(owners), specs_(workers) {
-    for (WorkerPart::Spec& spec : specs_) {
+  // `courses`: of each worker.
+  PartCutter(const Plan& plan, const std::vector<int32_t>& owners,
+             std::vector<std::vector<Course<WorkerPart>>> courses)
+      : plan_(plan), owners_(owners), specs_(courses.size()) {
+    for (size_t w = 0; w < specs_.size(); ++w) {
+      WorkerPart::Spec& spec = specs_[w];
       spec = {.plan = plan.id(),
               .tensors = plan.spec().tensors,
               .over_gpus = plan.spec().over_gpus,
+              .courses = courses[w].empty()
+                             ? nullptr
+                             : std::make_shared<const std::vector<Course<WorkerPart>>>(
+                                   std::move(courses[w])),
               .m2n = plan.spec().m2n,
               .chunk_bytes = plan.chunk_bytes(),
               .periods = plan.periods(),
@@ -273,17 +281,42 @@ void AddRelay(const WorkerPart::Spec& from, const WorkerPart::PartRelay& relay,
   if (added.hop_count > 0) to.relays.push_back(added);
 }
 
+// The course as each worker has it.
+absl::StatusOr<std::vector<Course<WorkerPart>>> CutCourse(
+    const Course<Plan>& course, const std::vector<std::vector<DeviceId>>& devices_of_worker) {
+  std::vector<Course<WorkerPart>> cut(
+      devices_of_worker.size(),
+      {.instances = course.instances, .buffers = course.buffers, .tensors = course.tensors});
+  for (const Course<Plan>::Step& step : course.steps) {
+    ASSIGN_OR_RETURN(std::vector<WorkerPart> parts, CutParts(*step.move, devices_of_worker));
+    for (size_t w = 0; w < parts.size(); ++w) {
+      cut[w].steps.push_back({.move = std::make_shared<const WorkerPart>(std::move(parts[w])),
+                              .reduction = step.reduction});
+    }
+  }
+  return cut;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<WorkerPart>> CutParts(
     const Plan& plan, const std::vector<std::vector<DeviceId>>& devices_of_worker) {
   ASSIGN_OR_RETURN(const std::vector<int32_t> owners,
                    OwnerOfDevices(plan.tensors(), devices_of_worker));
-  return PartCutter(plan, owners, devices_of_worker.size()).Cut();
+  std::vector<std::vector<Course<WorkerPart>>> courses(devices_of_worker.size());
+  for (const Course<Plan>& course : plan.courses()) {
+    ASSIGN_OR_RETURN(std::vector<Course<WorkerPart>> cut, CutCourse(course, devices_of_worker));
+    for (size_t w = 0; w < cut.size(); ++w) courses[w].push_back(std::move(cut[w]));
+  }
+  return PartCutter(plan, owners, std::move(courses)).Cut();
 }
 
 absl::StatusOr<WorkerPart> CutPart(const WorkerPart& part, std::vector<DeviceRank> devices) {
   const WorkerPart::Spec& whole = part.spec();
+  if (part.has_courses()) {
+    return absl::InvalidArgumentError(
+        "a part of a worker's part: expected one without courses, found some");
+  }
   for (const DeviceRank device : devices) {
     if (std::ranges::binary_search(whole.devices, device)) continue;
     return absl::InvalidArgumentError(

@@ -1,5 +1,7 @@
 #include "common/plan/id_sets.h"
 
+#include "common/base/heap_bytes.h"
+
 #include <algorithm>
 
 #include <absl/hash/hash.h>
@@ -40,6 +42,12 @@ std::optional<int32_t> IdSets::Find(std::span<const int32_t> ids) const {
   const auto found = index_.find(ids);
   if (found == index_.end()) return std::nullopt;
   return *found;
+}
+
+int64_t IdSetList::heap_bytes() const { return HeapBytes(first_) + HeapBytes(ids_); }
+
+int64_t IdSets::heap_bytes() const {
+  return AllocationBytes(sizeof(IdSetList)) + list_->heap_bytes() + TableBytes(index_);
 }
 
 }  // namespace crossmesh

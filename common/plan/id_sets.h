@@ -1,7 +1,5 @@
 #pragma once
 
-#include "common/base/heap_bytes.h"
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -27,7 +25,7 @@ class IdSetList {
   }
   // Of all sets, one after the other.
   std::span<const int32_t> ids() const { return ids_; }
-  int64_t heap_bytes() const { return HeapBytes(first_) + HeapBytes(ids_); }
+  int64_t heap_bytes() const;
 
  private:
   std::vector<int64_t> first_ = {0};  // set i is ids_[first_[i] .. first_[i + 1])
@@ -46,9 +44,7 @@ class IdSets {
   int32_t size() const { return list_->size(); }
   // Ascending.
   std::span<const int32_t> operator[](int32_t set) const { return (*list_)[set]; }
-  int64_t heap_bytes() const {
-    return AllocationBytes(sizeof(IdSetList)) + list_->heap_bytes() + TableBytes(index_);
-  }
+  int64_t heap_bytes() const;
 
  private:
   struct Hash {

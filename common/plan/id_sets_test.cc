@@ -1,5 +1,7 @@
 #include "common/plan/id_sets.h"
 
+#include "common/base/heap_bytes.h"
+
 #include <cstdint>
 #include <optional>
 #include <utility>

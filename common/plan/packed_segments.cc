@@ -56,6 +56,9 @@ void PackedSegments::SkipTensors() {
   cells_end_ = grid_->first[part_[group_] + 1];
   item_bytes_ = {.packed = map_.tensors().ItemBytesOf(Side::kDestination, group_),
                  .tile = map_.tensors().ItemBytesOf(map_.side(), group_)};
+  const Slab& slab = map_.tensors().groups()[group_].slab;
+  row_dimension_ = slab.row_dimension;
+  row_pitch_ = slab.RowPitch(map_.side());
   box_ = 0;
 }
 
@@ -142,6 +145,12 @@ int64_t PackedSegments::EnterCell() {
   // than its box; the dimensions outside of that are loops.
   bool contiguous = true;
   int64_t stride = item_bytes_.tile;
+  const auto pass_rows = [&](int dimension) {
+    if (dimension != row_dimension_ || row_pitch_ == 1) return;
+    stride *= row_pitch_;
+    contiguous = false;
+  };
+  pass_rows(cell.rank());
   for (int d = cell.rank() - 1; d >= 0; --d) {
     row_begin_ += (cell[d].begin - box[d].begin) * stride;
     if (contiguous) {
@@ -151,6 +160,7 @@ int64_t PackedSegments::EnterCell() {
       loops_[loop_count_++] = {.length = cell[d].length(), .stride = stride};
     }
     stride *= box[d].length();
+    pass_rows(d);
   }
   std::reverse(loops_.begin(), loops_.begin() + loop_count_);
   return cell.volume() * item_bytes_.packed;

@@ -120,6 +120,8 @@ class PackedSegments {
   int32_t cell_ = 0;  // index into grid_->cells
   int32_t cells_end_ = 0;
   ItemBytes item_bytes_;
+  int row_dimension_ = 0;  // rows of a tile that is one of several slabs lie apart
+  int64_t row_pitch_ = 1;
   size_t box_ = 0;         // box of the tile that has the cell: where the next search starts
   int64_t row_begin_ = 0;  // tile offset of the segment in hand
   int64_t run_bytes_ = 0;  // packed, as run_offset_

@@ -1,5 +1,6 @@
 #include "common/base/status_macros.h"
 #include "common/plan/broadcast_groups.h"
+#include "common/plan/course_tables.h"
 #include "common/plan/delivery_ledger.h"
 #include "common/plan/element_boundaries.h"
 #include "common/plan/m2n_proof.h"
@@ -172,6 +173,12 @@ absl::Status ProvePart(const WorkerPart& part, const Slicing& slicing) {
                    ProveSlicing(part.tensors(), slicing, part.spec().devices));
   if (part.spec().binding == BindingMode::kInPlace && part.spec().shared_storage) {
     RETURN_IF_ERROR(ProveInPlace(part.tensors(), memory));
+  }
+  // Their steps' parts are proven by themselves.
+  if (part.has_courses()) {
+    const std::vector<CourseTables> courses(part.courses().begin(), part.courses().end());
+    const absl::Status status = ProveCourses(part.tensors(), courses, part.spec().devices);
+    return status.ok() ? status : absl::InternalError(status.message());
   }
   RETURN_IF_ERROR(PartProver(part, slicing).Prove());
   RETURN_IF_ERROR(ProveBroadcastGroups(part));

@@ -2,6 +2,8 @@
 
 #include "common/base/digest_builder.h"
 #include "common/base/status_macros.h"
+#include "common/plan/course.h"
+#include "common/plan/course_digest.h"
 
 #include <algorithm>
 #include <array>
@@ -31,6 +33,7 @@ absl::StatusOr<Plan> Plan::Create(Spec spec) {
   RETURN_IF_ERROR(plan.CheckCopies());
   RETURN_IF_ERROR(plan.CheckBroadcastGroups());
   RETURN_IF_ERROR(plan.CheckOverGpus());
+  RETURN_IF_ERROR(plan.CheckCourses());
   plan.id_ = plan.ComputeId();
   return plan;
 }
@@ -147,6 +150,27 @@ absl::Status Plan::CheckOverGpus() const {
   return absl::OkStatus();
 }
 
+const std::vector<Course<Plan>>& Plan::courses() const {
+  static const std::vector<Course<Plan>>& none = *new std::vector<Course<Plan>>();
+  return has_courses() ? *spec_.courses : none;
+}
+
+absl::Status Plan::CheckCourses() const {
+  if (!has_courses()) return absl::OkStatus();
+  if (!spec_.relays.empty() || !spec_.copies.empty()) {
+    return BadPlan("relays and copies beside courses", "none",
+                   std::ssize(spec_.relays) + std::ssize(spec_.copies));
+  }
+  for (const Course<Plan>& course : courses()) {
+    for (const Course<Plan>::Step& step : course.steps) {
+      if (step.move == nullptr || step.move->has_courses()) {
+        return absl::InternalError("course: expected steps that are plans without courses");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 // The classes follow from the tensors, so their numbers stand for them.
 Digest Plan::ComputeId() const {
   DigestBuilder builder;
@@ -173,6 +197,7 @@ Digest Plan::ComputeId() const {
     builder.AddText("over gpus");
     builder.AddBytes(std::as_bytes(std::span(spec_.over_gpus)));
   }
+  AddCourses(courses(), [](const Plan& move) { return move.id(); }, builder);
   return builder.Finish();
 }
 

@@ -19,6 +19,9 @@
 
 namespace crossmesh {
 
+template <typename Move>
+struct Course;
+
 // What a plan may do to memory that already holds something.
 enum class BindingMode : uint8_t {
   kShadow,   // received into a second arena, which takes the first one's place at commit
@@ -166,6 +169,9 @@ class Plan {
     // Of a plan that joins GPUs and host memory, the devices, ascending, that receive and copy over
     // a communicator of GPUs (media.h). All others do by way of host memory.
     std::vector<DeviceRank> over_gpus = {};
+    // Where tensors take several steps, or are reduced: all that is moved goes by these, and there
+    // are no relays and copies beside them.
+    std::shared_ptr<const std::vector<Course<Plan>>> courses = nullptr;
     int64_t chunk_bytes = kChunkBytesDefault;  // the most of a chunk; a multiple of kLeafBytes
     // Chunks of what is due from 0 to the end of the execution: the more, the sooner it is
     // forwarded. What is due a part of the time has as many fewer. 0: as few as chunk_bytes allows.
@@ -191,6 +197,8 @@ class Plan {
     return std::span(spec_.hops).subspan(relay.first_hop, relay.hop_count);
   }
   const std::vector<LocalCopy>& copies() const { return spec_.copies; }
+  bool has_courses() const { return spec_.courses != nullptr; }
+  const std::vector<Course<Plan>>& courses() const;
   int64_t chunk_bytes() const { return spec_.chunk_bytes; }
   int32_t periods() const { return spec_.periods; }
   BindingMode binding() const { return spec_.binding; }
@@ -209,6 +217,7 @@ class Plan {
   absl::Status CheckCopies() const;
   absl::Status CheckBroadcastGroups() const;
   absl::Status CheckOverGpus() const;
+  absl::Status CheckCourses() const;
   Digest ComputeId() const;
 
   Spec spec_;

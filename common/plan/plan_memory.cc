@@ -2,6 +2,7 @@
 
 #include "common/base/heap_bytes.h"
 #include "common/mesh/layout.h"
+#include "common/plan/course.h"
 #include "common/plan/slicing.h"
 #include "common/plan/tensor_table.h"
 
@@ -103,18 +104,34 @@ int64_t Keeps::Of(const TensorTable& tensors) {
 
 }  // namespace
 
+namespace {
+
+template <typename Move>
+int64_t BytesOfCourses(const std::vector<Course<Move>>& courses) {
+  int64_t bytes = ArrayBytes(courses);
+  for (const Course<Move>& course : courses) {
+    bytes += ArrayBytes(course.tensors) + ArrayBytes(course.steps);
+    for (const auto& step : course.steps) {
+      bytes += AllocationBytes(sizeof(Move)) + HeapBytes(*step.move);
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
 int64_t HeapBytes(const Plan& plan) {
   const Plan::Spec& spec = plan.spec();
   return Keeps::Of(plan.tensors()) + Keeps::Of(plan.slicing()) + HeapBytes(spec.relays) +
          HeapBytes(spec.hops) + HeapBytes(spec.copies) + spec.broadcast_groups.heap_bytes() +
-         Keeps::Of(spec.figures);
+         BytesOfCourses(plan.courses()) + Keeps::Of(spec.figures);
 }
 
 int64_t HeapBytes(const WorkerPart& part) {
   const WorkerPart::Spec& spec = part.spec();
   return HeapBytes(spec.devices) + spec.device_sets.heap_bytes() + HeapBytes(spec.class_sets) +
          HeapBytes(spec.relays) + HeapBytes(spec.hops) + HeapBytes(spec.copies) +
-         HeapBytes(spec.broadcast_groups);
+         HeapBytes(spec.broadcast_groups) + BytesOfCourses(part.courses());
 }
 
 int64_t HeapBytes(const Mesh& mesh) { return Keeps::Of(mesh); }

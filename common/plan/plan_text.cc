@@ -1,3 +1,4 @@
+#include "common/plan/course.h"
 #include "common/plan/plan.h"
 
 #include <algorithm>
@@ -5,6 +6,7 @@
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
+#include <absl/strings/str_split.h>
 
 namespace crossmesh {
 namespace {
@@ -109,6 +111,29 @@ void AppendOverGpus(const Plan& plan, std::string& out) {
   absl::StrAppend(&out, "received over GPUs by ", DeviceNames(plan.tensors(), devices), "\n");
 }
 
+// With the plans of their steps, indented.
+void AppendCourses(const Plan& plan, int64_t relays_max, std::string& out) {
+  for (size_t c = 0; c < plan.courses().size(); ++c) {
+    const Course<Plan>& course = plan.courses()[c];
+    absl::StrAppend(&out, "course ", c, ": ", course.steps.size(), " steps of ",
+                    course.tensors_of_instance(), " tensors, ", course.instances, " instances in ",
+                    course.buffers, " buffers\n");
+    for (size_t k = 0; k < course.steps.size(); ++k) {
+      const Course<Plan>::Step& step = course.steps[k];
+      absl::StrAppend(&out, " step ", k);
+      if (step.reduction.has_value()) {
+        absl::StrAppend(&out, ", reduced by ", ReductionKindName(step.reduction->kind));
+        if (step.reduction->divisor != 1) absl::StrAppend(&out, " / ", step.reduction->divisor);
+      }
+      out += '\n';
+      for (const absl::string_view line :
+           absl::StrSplit(ToText(*step.move, relays_max), '\n', absl::SkipEmpty())) {
+        absl::StrAppend(&out, "  ", line, "\n");
+      }
+    }
+  }
+}
+
 // If they are GPUs.
 void AppendBroadcasts(const std::vector<BroadcastFigures>& broadcasts, std::string& out) {
   for (size_t i = 0; i < std::min<size_t>(broadcasts.size(), kGroupsListedMax); ++i) {
@@ -174,6 +199,7 @@ std::string ToText(const Plan& plan, int64_t relays_max) {
   AppendCopies(plan, relays_max, out);
   AppendBroadcastGroups(plan, out);
   AppendOverGpus(plan, out);
+  AppendCourses(plan, relays_max, out);
   AppendFigures(plan.figures(), out);
   return out;
 }

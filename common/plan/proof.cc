@@ -1,8 +1,10 @@
 #include "common/plan/proof.h"
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "common/plan/broadcast_groups.h"
 #include "common/plan/channels.h"
+#include "common/plan/course_tables.h"
 #include "common/plan/delivery_ledger.h"
 #include "common/plan/element_boundaries.h"
 #include "common/plan/m2n_proof.h"
@@ -253,22 +255,49 @@ class ChannelProver {
   std::vector<int32_t> provider_;  // [hop]: the one that it forwards, or kNoHop at the root
 };
 
+// Statement 9, and what is proven of the courses' steps.
+absl::Status ProveSteps(const Plan& plan, Proof& proof) {
+  std::vector<CourseTables> courses;
+  for (size_t c = 0; c < plan.courses().size(); ++c) {
+    const Course<Plan>& course = plan.courses()[c];
+    for (size_t k = 0; k < course.steps.size(); ++k) {
+      ASSIGN_OR_RETURN(const Proof of_step,
+                       At(absl::StrCat("course ", c, ", step ", k), Prove(*course.steps[k].move)));
+      proof.classes += of_step.classes;
+      proof.relays += of_step.relays;
+      proof.hops += of_step.hops;
+      proof.channels += of_step.channels;
+    }
+    courses.emplace_back(course);
+  }
+  const absl::Status status = ProveCourses(plan.tensors(), courses);
+  return status.ok() ? status : absl::InternalError(status.message());
+}
+
+// The most that courses, one after the other, have between their steps on a device.
+int64_t CourseBytes(const Plan& plan, const DeviceId& device) {
+  int64_t bytes = 0;
+  for (const Course<Plan>& course : plan.courses()) {
+    bytes = std::max(bytes, CourseMemory(CourseTables(course), device).bytes());
+  }
+  return bytes;
+}
+
 // Statement 7.
 absl::Status ProveMemory(const Plan& plan, const TileFootprint& memory, const ProofLimits& limits,
                          Proof& proof) {
   for (size_t d = 0; d < memory.source_bytes.size(); ++d) {
     const int64_t source = memory.source_bytes[d];
-    // A shadow lives beside the arena that it replaces. Of a storage that is source and destination
-    // that one is the source's.
-    int64_t arenas = plan.binding() == BindingMode::kShadow ? 2 : 1;
-    if (plan.shared_storage() && source > 0) --arenas;
-    const int64_t destination = memory.destination_bytes[d] * arenas;
-    const int64_t total = source + destination + limits.staging_bytes;
+    const int64_t destination = memory.destination_bytes[d] *
+                                DestinationArenas(plan.binding(), plan.shared_storage(), source);
+    const int64_t arrays = CourseBytes(plan, plan.tensors().devices()[d]);
+    const int64_t total = source + destination + arrays + limits.staging_bytes;
     if (total <= proof.peak_device_bytes) continue;
     proof.peak_device_bytes = total;
     proof.peak_device =
         absl::StrCat(ToString(plan.tensors().devices()[d]), ": source ", source, ", destination ",
-                     destination, ", staging ", limits.staging_bytes, " bytes");
+                     destination, arrays == 0 ? "" : absl::StrCat(", between steps ", arrays),
+                     ", staging ", limits.staging_bytes, " bytes");
   }
   if (limits.device_bytes_max > 0 && proof.peak_device_bytes > limits.device_bytes_max) {
     return absl::ResourceExhaustedError(absl::StrCat("memory of device ", proof.peak_device,
@@ -285,17 +314,21 @@ absl::StatusOr<Proof> Prove(const Plan& plan, const ProofLimits& limits) {
   if (plan.binding() == BindingMode::kInPlace && plan.shared_storage()) {
     RETURN_IF_ERROR(ProveInPlace(plan.tensors(), memory));
   }
-  RETURN_IF_ERROR(DeliveryProver(plan).Prove());
-  const Channels channels = ChannelsOf(plan);
-  RETURN_IF_ERROR(ChannelProver(plan, channels).Prove());
-  RETURN_IF_ERROR(ProveBroadcastGroups(plan));
-  RETURN_IF_ERROR(ProveM2n(plan));
-  RETURN_IF_ERROR(ProveMedia(plan));
-
-  Proof proof{.classes = static_cast<int64_t>(plan.slicing().classes().size()),
-              .relays = static_cast<int64_t>(plan.relays().size()),
-              .hops = static_cast<int64_t>(plan.hops().size()),
-              .channels = static_cast<int64_t>(channels.ends.size())};
+  Proof proof;
+  if (!plan.has_courses()) {
+    RETURN_IF_ERROR(DeliveryProver(plan).Prove());
+    const Channels channels = ChannelsOf(plan);
+    RETURN_IF_ERROR(ChannelProver(plan, channels).Prove());
+    RETURN_IF_ERROR(ProveBroadcastGroups(plan));
+    RETURN_IF_ERROR(ProveM2n(plan));
+    RETURN_IF_ERROR(ProveMedia(plan));
+    proof = {.classes = static_cast<int64_t>(plan.slicing().classes().size()),
+             .relays = static_cast<int64_t>(plan.relays().size()),
+             .hops = static_cast<int64_t>(plan.hops().size()),
+             .channels = static_cast<int64_t>(channels.ends.size())};
+  } else {
+    RETURN_IF_ERROR(ProveSteps(plan, proof));
+  }
   RETURN_IF_ERROR(ProveMemory(plan, memory, limits, proof));
   for (const int64_t bytes : memory.destination_bytes) proof.destination_bytes += bytes;
   return proof;

@@ -19,6 +19,13 @@ struct ProofLimits {
   int64_t staging_bytes = 0;  // that the executor sets aside per device
 };
 
+// How many arenas of a destination a device has: a shadow lives beside the one that it replaces,
+// which is the source's where both are one storage.
+inline int64_t DestinationArenas(BindingMode binding, bool shared_storage, int64_t source_bytes) {
+  const int64_t arenas = binding == BindingMode::kShadow ? 2 : 1;
+  return shared_storage && source_bytes > 0 ? arenas - 1 : arenas;
+}
+
 // What was proven, with its size; figures for people.
 struct Proof {
   int64_t classes = 0;

@@ -108,8 +108,24 @@ absl::Status TensorTable::CheckGroups() {
       const Placement& placement = PlacementOf(side, static_cast<int32_t>(g));
       RETURN_IF_ERROR(placement.layout.Validate(placement.mesh, group.shape));
     }
+    RETURN_IF_ERROR(CheckSlab(static_cast<int32_t>(g)));
   }
   return CountTensors();
+}
+
+absl::Status TensorTable::CheckSlab(int32_t group) const {
+  const Slab& slab = spec_.groups[group].slab;
+  const int rank = spec_.groups[group].shape.rank();
+  if (slab.summand_dimensions < 0 || slab.summand_dimensions > slab.row_dimension ||
+      slab.row_dimension > rank) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "slab of tensor group ", group, ": expected dimensions from 0 to ", rank, ", found ",
+        slab.summand_dimensions, " of summands, and rows from ", slab.row_dimension, " on"));
+  }
+  if (slab.slabs >= 1 && slab.slabs <= Manifest::kBytesMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("slab of tensor group ", group,
+                                                 ": expected one of 1 to ", Manifest::kBytesMax,
+                                                 ", found one of ", slab.slabs));
 }
 
 absl::Status TensorTable::CountTensors() {
@@ -311,7 +327,15 @@ Digest TensorTable::ComputeDigest() const {
   for (const int32_t group : spec_.group_of_tensor) builder.AddInt(group);
   builder.AddInt(static_cast<int64_t>(spec_.replica_axes.size()));
   for (const std::string& axis : spec_.replica_axes) builder.AddText(axis);
-  // Tables without conversions keep the digest that they had before there were any.
+  // Tables without slabs, or without conversions, keep the digest that they had before there were
+  // any.
+  for (size_t g = 0; g < spec_.groups.size(); ++g) {
+    const Slab& slab = spec_.groups[g].slab;
+    if (slab == Slab()) continue;
+    builder.AddText("slab");
+    builder.AddInts(g, slab.summand_dimensions, slab.row_dimension, slab.slabs, slab.in_source,
+                    slab.in_destination);
+  }
   if (conversions_.empty()) return builder.Finish();
   for (int32_t g = 0; g < std::ssize(spec_.groups); ++g) {
     builder.AddText(DataTypeName(TypeOf(Side::kDestination, g)));

@@ -30,6 +30,28 @@ struct Placement {
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
+// What a tensor of a course's step (course.h) is of a tensor of the manifest: one of the slabs into
+// which that is cut along one of its dimensions, or along a part of one. A dimension in front may
+// number summands, where slots hold summands of one value.
+//
+// Example: the slabs of a tensor [8, 6] with four slabs of its rows are tensors [2, 6] with
+// row_dimension 0; in a tile with all slabs they lie one after the other. With three slabs of its
+// columns they are [8, 2] with row_dimension 1, and rows of a slab lie 6 elements apart.
+struct Slab {
+  int32_t summand_dimensions = 0;  // so many come first
+  int32_t row_dimension = 0;       // what cuts the tensor into slabs comes before this dimension
+  int64_t slabs = 1;
+  // Whether the tiles of that side are parts of tiles with all slabs.
+  bool in_source = false;
+  bool in_destination = false;
+
+  // So many rows of such a tile follow each other where the slab has one.
+  int64_t RowPitch(Side side) const {
+    return (side == Side::kSource ? in_source : in_destination) ? slabs : 1;
+  }
+  friend bool operator==(const Slab&, const Slab&) = default;
+};
+
 // Tensors of one shape and type with the same placements on both sides: all are sliced alike.
 struct TensorGroup {
   Shape shape;
@@ -38,6 +60,7 @@ struct TensorGroup {
   int32_t destination = 0;         // index into TensorTable::placements(kDestination)
   // In destination tiles, and so on the way there. Nothing: `type`.
   std::optional<DataType> sent_as = std::nullopt;
+  Slab slab = {};
   friend bool operator==(const TensorGroup&, const TensorGroup&) = default;
 };
 
@@ -71,11 +94,11 @@ class TensorTable {
   static constexpr int64_t kSlotBytesMax = int64_t{1} << 61;
 
   // Validates every layout against its mesh and shape. InvalidArgument: what Layout::Validate or
-  // CheckConversion finds; an index out of range; scales other than AddScales adds; tensors of more
-  // than Manifest::kBytesMax bytes together, or of more than kSlotBytesMax if every slot of their
-  // meshes held them whole; a destination mesh without a replica axis, or with another size of one
-  // than the others; a device that two destination placements count to different replicas. Cost:
-  // slots times groups.
+  // CheckConversion finds; an index out of range; a slab with other dimensions than its tensor has;
+  // scales other than AddScales adds; tensors of more than Manifest::kBytesMax bytes together, or
+  // of more than kSlotBytesMax if every slot of their meshes held them whole; a destination mesh
+  // without a replica axis, or with another size of one than the others; a device that two
+  // destination placements count to different replicas. Cost: slots times groups.
   static absl::StatusOr<TensorTable> Create(Spec spec);
 
   const std::vector<Placement>& placements(Side side) const;
@@ -136,6 +159,7 @@ class TensorTable {
 
   explicit TensorTable(Spec spec) : spec_(std::move(spec)) {}
   absl::Status CheckGroups();
+  absl::Status CheckSlab(int32_t group) const;
   absl::Status ListConversions();
   absl::Status CountTensors();
   absl::Status CheckScales();

@@ -2,6 +2,8 @@
 
 #include "common/base/digest_builder.h"
 #include "common/base/status_macros.h"
+#include "common/plan/course.h"
+#include "common/plan/course_digest.h"
 
 #include <algorithm>
 #include <tuple>
@@ -56,6 +58,7 @@ absl::StatusOr<WorkerPart> WorkerPart::Create(Spec spec) {
   RETURN_IF_ERROR(part.CheckCopies());
   RETURN_IF_ERROR(part.CheckBroadcastGroups());
   RETURN_IF_ERROR(part.CheckOverGpus());
+  RETURN_IF_ERROR(part.CheckCourses());
   part.digest_ = part.ComputeDigest();
   return part;
 }
@@ -172,6 +175,27 @@ absl::Status WorkerPart::CheckOverGpus() const {
       "worker's part, medium: expected none where no device receives over GPUs, found one");
 }
 
+const std::vector<Course<WorkerPart>>& WorkerPart::courses() const {
+  static const std::vector<Course<WorkerPart>>& none = *new std::vector<Course<WorkerPart>>();
+  return has_courses() ? *spec_.courses : none;
+}
+
+absl::Status WorkerPart::CheckCourses() const {
+  if (!has_courses()) return absl::OkStatus();
+  if (!spec_.relays.empty() || !spec_.copies.empty()) {
+    return BadPart("relays and copies beside courses", "none",
+                   std::ssize(spec_.relays) + std::ssize(spec_.copies));
+  }
+  for (const Course<WorkerPart>& course : courses()) {
+    for (const Course<WorkerPart>::Step& step : course.steps) {
+      if (step.move != nullptr && !step.move->has_courses()) continue;
+      return absl::InvalidArgumentError(
+          "worker's part, course: expected steps that are parts without courses");
+    }
+  }
+  return absl::OkStatus();
+}
+
 Digest WorkerPart::ComputeDigest() const {
   DigestBuilder builder;
   builder.AddText("crossmesh part 3");
@@ -211,6 +235,7 @@ Digest WorkerPart::ComputeDigest() const {
     builder.AddBytes(std::as_bytes(std::span(spec_.over_gpus)));
     builder.AddInt(static_cast<int64_t>(spec_.medium));
   }
+  AddCourses(courses(), [](const WorkerPart& move) { return move.digest(); }, builder);
   return builder.Finish();
 }
 

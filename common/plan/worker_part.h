@@ -65,6 +65,8 @@ class WorkerPart {
     // Those of the plan that this worker's devices are in, as indices into device_sets.
     std::vector<int32_t> broadcast_groups;
     std::vector<DeviceRank> over_gpus = {};  // of the whole plan
+    // Those of the plan, with this worker's parts of their steps' plans.
+    std::shared_ptr<const std::vector<Course<WorkerPart>>> courses = nullptr;
     // Of a half of a part (CutByMedium): it has the relays and copies to devices that this medium
     // serves.
     Medium medium = Medium::kAny;
@@ -82,9 +84,12 @@ class WorkerPart {
 
   const Spec& spec() const { return spec_; }
   const TensorTable& tensors() const { return *spec_.tensors; }
-  // M2N has all devices make its calls.
+  bool has_courses() const { return spec_.courses != nullptr; }
+  const std::vector<Course<WorkerPart>>& courses() const;
+  // M2N has all devices make its calls, and in courses all take part.
   bool moves_bytes() const {
-    return !spec_.relays.empty() || !spec_.copies.empty() || (spec_.m2n && !spec_.devices.empty());
+    return !spec_.relays.empty() || !spec_.copies.empty() ||
+           ((spec_.m2n || has_courses()) && !spec_.devices.empty());
   }
   bool IsOverGpus(DeviceRank device) const;
   // Whether what the device needs comes by relays and copies of this part, or half of one.
@@ -106,6 +111,7 @@ class WorkerPart {
   absl::Status CheckCopies() const;
   absl::Status CheckBroadcastGroups() const;
   absl::Status CheckOverGpus() const;
+  absl::Status CheckCourses() const;
   Digest ComputeDigest() const;
 
   Spec spec_;
@@ -119,7 +125,8 @@ absl::StatusOr<std::vector<WorkerPart>> CutParts(
     const Plan& plan, const std::vector<std::vector<DeviceId>>& devices_of_worker);
 
 // The part of some of a part's devices, ascending: what CutParts would make for a worker that owns
-// just these. InvalidArgument when the part lacks one of them. Cost: linear in the part.
+// just these. InvalidArgument when the part lacks one of them, or has courses. Cost: linear in the
+// part.
 absl::StatusOr<WorkerPart> CutPart(const WorkerPart& part, std::vector<DeviceRank> devices);
 
 // Half of a part of a plan that joins GPUs and host memory: the relays and copies to those of its

@@ -7,6 +7,7 @@
 #include "common/plan/plan.h"
 #include "common/plan/proof.h"
 #include "common/plan/tensor_table.h"
+#include "common/reshard/redistribution_inputs.h"
 
 #include <cstdint>
 #include <memory>
@@ -32,6 +33,7 @@ struct ReshardInputs {
   std::vector<std::string> replica_axes;
   std::optional<Topology> topology;
   std::string strategy;  // by name; may be empty, or no strategy's
+  RedistributionInputs redistribution;
   uint64_t seed = 0;
   int64_t chunk_bytes = 0;             // 0: the planner chooses
   double nic_share = 1;                // of every NIC's rate; above 0, at most 1

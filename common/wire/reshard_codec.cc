@@ -47,6 +47,23 @@ absl::StatusOr<ReshardInputs::Side> SideOf(absl::string_view field, const v1::Re
   return side;
 }
 
+// Names are the planner's to know.
+absl::StatusOr<RedistributionInputs> RedistributionOf(const v1::ReshardSpec& proto) {
+  const v1::Redistribution& of = proto.redistribution();
+  if (proto.has_redistribution() && proto.strategy() != "redistribute") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("spec.redistribution: expected strategy \"redistribute\", found \"",
+                     proto.strategy(), "\""));
+  }
+  return RedistributionInputs{
+      .source_partial = {of.source_partial().begin(), of.source_partial().end()},
+      .destination_partial = {of.destination_partial().begin(), of.destination_partial().end()},
+      .reduction = of.reduction(),
+      .objective = of.objective(),
+      .method = of.method(),
+      .no_relays = of.no_relays()};
+}
+
 }  // namespace
 
 absl::StatusOr<ReshardInputs> FromProto(const v1::ReshardSpec& proto, const NamedObjects& named) {
@@ -60,6 +77,7 @@ absl::StatusOr<ReshardInputs> FromProto(const v1::ReshardSpec& proto, const Name
     ASSIGN_OR_RETURN(inputs.topology, At("spec.topology", FromProto(proto.topology())));
   }
   inputs.strategy = proto.strategy();
+  ASSIGN_OR_RETURN(inputs.redistribution, RedistributionOf(proto));
   inputs.seed = proto.seed();
   inputs.chunk_bytes = proto.chunk_bytes();
   if (proto.nic_share() != 0) inputs.nic_share = proto.nic_share();

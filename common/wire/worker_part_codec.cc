@@ -4,6 +4,7 @@
 #include "common/base/digest.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/manifest.h"
+#include "common/wire/course_codec.h"
 #include "common/wire/plan_codec.h"
 
 #include <algorithm>
@@ -82,6 +83,7 @@ void AddGroups(const TensorTable& tensors, v1::WorkerPart& proto) {
     added.set_source(group.source);
     added.set_destination(group.destination);
     if (group.sent_as.has_value()) added.set_sent_as(std::string(DataTypeName(*group.sent_as)));
+    if (group.slab != Slab()) *added.mutable_slab() = ToProto(group.slab);
   }
   const std::vector<int32_t>& group_of = tensors.group_of_tensor();
   for (size_t begin = 0, end = 0; begin < group_of.size(); begin = end) {
@@ -118,6 +120,7 @@ absl::StatusOr<std::vector<TensorGroup>> GroupsFromProto(const v1::WorkerPart& p
     if (!group.sent_as().empty()) {
       ASSIGN_OR_RETURN(groups.back().sent_as, ParseDataType(group.sent_as()));
     }
+    if (group.has_slab()) groups.back().slab = FromProto(group.slab());
   }
   return groups;
 }
@@ -313,6 +316,7 @@ v1::WorkerPart ToProto(const WorkerPart& part) {
   proto.set_least_run_ns(spec.least_run_ns);
   proto.set_binding(ToProto(spec.binding));
   proto.set_shared_storage(spec.shared_storage);
+  AddCourses(part, proto);
   return proto;
 }
 
@@ -338,6 +342,7 @@ absl::StatusOr<WorkerPart> FromProto(const v1::WorkerPart& proto) {
   spec.least_run_ns = proto.least_run_ns();
   ASSIGN_OR_RETURN(spec.binding, FromProto(proto.binding()));
   spec.shared_storage = proto.shared_storage();
+  ASSIGN_OR_RETURN(spec.courses, CoursesFromProto(proto));
   return WorkerPart::Create(std::move(spec));
 }
 

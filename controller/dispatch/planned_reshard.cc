@@ -5,6 +5,7 @@
 #include "common/mesh/mesh.h"
 #include "common/plan/plan_memory.h"
 #include "controller/dispatch/planning_queue.h"
+#include "planner/redistribute/planning/plan_request.h"
 
 #include <algorithm>
 #include <iterator>
@@ -23,7 +24,7 @@ int64_t DevicesBytes(const std::vector<DeviceId>& devices) {
 absl::StatusOr<std::shared_ptr<const PlannedReshard>> PlannedReshard::Create(
     ReshardRequest request, const ProofLimits& limits, const Clock& clock, CancelCheck cancelled) {
   const absl::Duration start = clock.Monotonic();
-  ASSIGN_OR_RETURN(Plan plan, PlanReshard(request, cancelled));
+  ASSIGN_OR_RETURN(Plan plan, PlanRequest(request, cancelled));
   RETURN_IF_ERROR(CheckWanted(cancelled));
   ASSIGN_OR_RETURN(const Proof proof, Prove(plan, limits));
   std::shared_ptr<PlannedReshard> planned(
@@ -70,6 +71,8 @@ void PlannedReshard::FindMovingDevices() {
     note(hop.to, hop.to);
   }
   for (const LocalCopy& copy : plan_.copies()) note(copy.device, copy.device);
+  // In courses all take part, in host memory.
+  if (plan_.has_courses()) moves.assign(moves.size(), true);
   // All must make its calls, also those whose bytes it takes from others that have the same.
   if (plan_.spec().m2n) {
     moves.assign(moves.size(), true);

@@ -29,7 +29,7 @@ class PlannedReshard {
   using DevicesOfWorkers = std::vector<std::vector<DeviceId>>;
   using Parts = std::vector<WorkerPart>;  // in the order of the workers
 
-  // Plans and proves. What PlanReshard and Prove find. `clock` measures the time that it takes.
+  // Plans and proves. What PlanRequest and Prove find. `clock` measures the time that it takes.
   static absl::StatusOr<std::shared_ptr<const PlannedReshard>> Create(
       ReshardRequest request, const ProofLimits& limits, const Clock& clock,
       CancelCheck cancelled = NeverCancelled);

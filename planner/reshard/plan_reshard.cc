@@ -163,6 +163,9 @@ absl::StatusOr<Plan> FlattenIfFaster(const Planning& planning, Plan plan) {
 
 absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request, CancelCheck cancelled) {
   CHECK(request.tensors != nullptr);
+  if (request.strategy == Strategy::kRedistribute) {
+    return absl::InvalidArgumentError("strategy redistribute: expected a strategy of one step");
+  }
   RETURN_IF_ERROR(CheckShare(request.nic_share));
   RETURN_IF_ERROR(CheckChunkBytes(request.chunk_bytes));
   std::optional<Topology> share;

@@ -4,6 +4,7 @@
 #include "common/mesh/topology.h"
 #include "common/plan/plan.h"
 #include "common/plan/tensor_table.h"
+#include "common/reshard/redistribution_inputs.h"
 #include "planner/reshard/strategy.h"
 
 #include <cstdint>
@@ -32,6 +33,10 @@ struct ReshardRequest {
   std::string no_m2n = "strategy relay is asked for";
   BindingMode binding = BindingMode::kShadow;
   bool shared_storage = false;
+  // Of strategy redistribute, for which the proof's limit decides what may lie between steps; 0: no
+  // limit.
+  int64_t device_bytes_max = 0;
+  RedistributionInputs redistribution = {};
 };
 
 // The plan that brings every tensor of the table from its source to its destination tiles: devices
@@ -39,13 +44,13 @@ struct ReshardRequest {
 // bound, the predicted time and the bytes. Not proven yet: that is Prove's part. Pure: equal
 // requests give equal plans.
 //
-// InvalidArgument: chunk_bytes is not a multiple of Plan::kLeafBytes, or above
-// Plan::kChunkBytesMax; nic_share is out of range; strategy m2n where a device is no GPU or a
-// tensor is none that M2N can move; what Slicing::Create finds. ResourceExhausted: the strategy
-// takes more relays or hops than a plan may have, which are counted before they are made, or a
-// longer search than it allows itself. Cost: that of the slicing, of the bound and of the strategy;
-// otherwise linear in classes and hops. Cancelled when `cancelled` says so, which is asked between
-// the steps and inside those that search.
+// InvalidArgument: strategy redistribute, which PlanRequest plans; chunk_bytes is not a multiple of
+// Plan::kLeafBytes, or above Plan::kChunkBytesMax; nic_share is out of range; strategy m2n where a
+// device is no GPU or a tensor is none that M2N can move; what Slicing::Create finds.
+// ResourceExhausted: the strategy takes more relays or hops than a plan may have, which are counted
+// before they are made, or a longer search than it allows itself. Cost: that of the slicing, of the
+// bound and of the strategy; otherwise linear in classes and hops. Cancelled when `cancelled` says
+// so, which is asked between the steps and inside those that search.
 absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request,
                                  CancelCheck cancelled = NeverCancelled);
 

@@ -16,6 +16,7 @@ namespace {
 absl::StatusOr<Routes> RouteInOrder(Strategy strategy, const RoutingProblem& problem) {
   switch (strategy) {
     case Strategy::kRelay:
+    case Strategy::kRedistribute:
       break;
     // Of the hashes.
     case Strategy::kM2n:

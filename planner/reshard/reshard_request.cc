@@ -31,7 +31,9 @@ absl::StatusOr<ReshardRequest> RequestWithoutTensors(const ReshardInputs& inputs
                             .no_broadcasts = inputs.no_broadcasts,
                             .binding = inputs.binding.value_or(
                                 DefaultBinding(inputs, inputs.topology.value_or(topology))),
-                            .shared_storage = inputs.shared_storage};
+                            .shared_storage = inputs.shared_storage,
+                            .device_bytes_max = inputs.limits.device_bytes_max,
+                            .redistribution = inputs.redistribution};
   if (inputs.strategy.empty()) {
     request.no_m2n = "no worker has said that its GPUs have it";
   } else {

@@ -10,16 +10,17 @@ namespace crossmesh {
 namespace {
 
 // In the order of Strategy.
-constexpr std::array<absl::string_view, 9> kNames = {"relay",
-                                                     "send_recv",
-                                                     "local_all_gather",
-                                                     "global_all_gather",
-                                                     "broadcast_naive",
-                                                     "broadcast_size",
-                                                     "broadcast_greedy",
-                                                     "broadcast_search",
-                                                     "m2n"};
-static_assert(kNames.size() == static_cast<size_t>(Strategy::kM2n) + 1);
+constexpr std::array<absl::string_view, 10> kNames = {"relay",
+                                                      "send_recv",
+                                                      "local_all_gather",
+                                                      "global_all_gather",
+                                                      "broadcast_naive",
+                                                      "broadcast_size",
+                                                      "broadcast_greedy",
+                                                      "broadcast_search",
+                                                      "m2n",
+                                                      "redistribute"};
+static_assert(kNames.size() == static_cast<size_t>(Strategy::kRedistribute) + 1);
 
 }  // namespace
 

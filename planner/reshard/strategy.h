@@ -19,10 +19,11 @@ enum class Strategy : uint8_t {
   kBroadcastSize,
   kBroadcastGreedy,
   kBroadcastSearch,
-  kM2n,  // NVIDIA's own, between GPUs alone
+  kM2n,           // NVIDIA's own, between GPUs alone
+  kRedistribute,  // inside one mesh, by several steps, with reductions
 };
 
-// That any devices can run.
+// That any devices can run, from any mesh to any other.
 inline constexpr std::array<Strategy, 8> kAllStrategies = {
     Strategy::kRelay,           Strategy::kSendRecv,        Strategy::kLocalAllGather,
     Strategy::kGlobalAllGather, Strategy::kBroadcastNaive,  Strategy::kBroadcastSize,
@@ -30,7 +31,7 @@ inline constexpr std::array<Strategy, 8> kAllStrategies = {
 };
 
 // "relay", "send_recv", "local_all_gather", "global_all_gather", "broadcast_naive",
-// "broadcast_size", "broadcast_greedy", "broadcast_search", "m2n".
+// "broadcast_size", "broadcast_greedy", "broadcast_search", "m2n", "redistribute".
 absl::string_view StrategyName(Strategy strategy);
 
 // InvalidArgument for any other name; the message lists them.

@@ -74,6 +74,7 @@ bool ChannelReceiver::FitsPlan(const MessageHeader& header) const {
     case MessageKind::kProbe:
     case MessageKind::kAlive:
     case MessageKind::kReady:
+    case MessageKind::kStopped:
       break;
   }
   return false;

@@ -181,9 +181,9 @@ TEST(ExecutorFaults, CancelEndsEveryTask) {
   ForCases(800'000, 200, [](uint64_t seed) {
     Case one(seed, {.workers = 3});
     MeshRunner::RunOptions options;
-    options.disturb = [](Executor& executor, const TaskKey& key) {
-      executor.Cancel(key, absl::CancelledError("the user has had enough"));
-      executor.Cancel(key, absl::CancelledError("again"));
+    options.disturb = [](TaskRunner& runner, const TaskKey& key) {
+      runner.Cancel(key, absl::CancelledError("the user has had enough"));
+      runner.Cancel(key, absl::CancelledError("again"));
     };
     const MeshOutcome outcome = one.Run(std::move(options));
     for (const auto& [device, report] : outcome.devices) {
@@ -198,8 +198,8 @@ TEST(ExecutorFaults, AWorkerThatOthersFoundGoneIsLostOnlyUntilTheNextTask) {
   ForCases(900'000, 10, [](uint64_t seed) {
     Case one(seed, {.workers = 3});
     MeshRunner::RunOptions options{.stall_limit = kShortStallLimit};
-    options.disturb = [](Executor& executor, const TaskKey& key) {
-      executor.PeerLost(key, "w1", absl::UnavailableError("its session ended"));
+    options.disturb = [](TaskRunner& runner, const TaskKey& key) {
+      runner.PeerLost(key, "w1", absl::UnavailableError("its session ended"));
     };
     const MeshOutcome outcome = one.Run(std::move(options));
     const auto downstream_0 = one.Downstream(0);

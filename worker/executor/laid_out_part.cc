@@ -15,6 +15,11 @@ std::set<DeviceRank> DevicesThatAreRead(const PreparedPart& part) {
     if (node.root) devices.insert(node.device);
   }
   for (const PreparedPart::Copy& copy : part.copies()) devices.insert(copy.device);
+  if (!part.part().has_courses()) return devices;
+  // Steps read all that there is.
+  for (const DeviceRank device : part.part().spec().devices) {
+    if (part.part().tensors().BytesOf(Side::kSource, device) > 0) devices.insert(device);
+  }
   return devices;
 }
 

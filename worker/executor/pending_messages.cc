@@ -1,6 +1,7 @@
 #include "worker/executor/pending_messages.h"
 
 #include <utility>
+#include <vector>
 
 namespace crossmesh {
 namespace {
@@ -24,15 +25,18 @@ bool PendingMessages::Add(std::unique_ptr<IncomingMessage> message) {
 
 void PendingMessages::Take(const TaskKey& key,
                            absl::FunctionRef<void(std::unique_ptr<IncomingMessage>)> deliver) {
+  // Out of the list first: what is delivered may end a task, which drops messages.
+  std::vector<std::unique_ptr<IncomingMessage>> taken;
   std::deque<Pending> others;
   for (Pending& pending : messages_) {
     if (KeyOf(pending.message->header()) == key) {
-      deliver(std::move(pending.message));
+      taken.push_back(std::move(pending.message));
     } else {
       others.push_back(std::move(pending));
     }
   }
   messages_ = std::move(others);
+  for (std::unique_ptr<IncomingMessage>& message : taken) deliver(std::move(message));
 }
 
 int64_t PendingMessages::OnRound() {

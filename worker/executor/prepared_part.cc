@@ -3,6 +3,7 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/plan/chunk_cuts.h"
+#include "common/plan/course.h"
 #include "common/plan/packed_segments.h"
 #include "common/plan/plan.h"
 
@@ -98,6 +99,12 @@ int64_t PreparedPart::BytesFor(const WorkerPart& part, int32_t runs) {
     bytes += chunks * kCutBytes + relay.hop_count * kHopBytes + nodes * kNodeBytes;
     run_bytes += nodes * (kRunNodeBytes + leaves * sizeof(uint64_t));
   }
+  // A step has an execution for each buffer, and at the ends of a course for each instance.
+  for (const Course<WorkerPart>& course : part.courses()) {
+    for (const Course<WorkerPart>::Step& step : course.steps) {
+      bytes += static_cast<double>(BytesFor(*step.move, runs * course.instances));
+    }
+  }
   return static_cast<int64_t>(std::min(bytes + runs * run_bytes, 1e18));
 }
 
@@ -114,6 +121,7 @@ absl::StatusOr<std::shared_ptr<const PreparedPart>> PreparedPart::Create(
   prepared->MakeTiles();
   prepared->MakeChannels(prepared->MakeNodes());
   prepared->MakeOuts();
+  RETURN_IF_ERROR(prepared->PrepareCourses());
   for (const WorkerPart::PartCopy& copy : prepared->part_->spec().copies) {
     prepared->copies_.push_back(
         {.slice_class = prepared->part_->ClassIn(prepared->slicing(), copy.class_sets),
@@ -125,6 +133,16 @@ absl::StatusOr<std::shared_ptr<const PreparedPart>> PreparedPart::Create(
 PreparedPart::PreparedPart(std::shared_ptr<const WorkerPart> part,
                            std::unique_ptr<const Slicing> slicing)
     : part_(std::move(part)), slicing_(std::move(slicing)) {}
+
+absl::Status PreparedPart::PrepareCourses() {
+  for (const Course<WorkerPart>& course : part_->courses()) {
+    Steps& steps = courses_.emplace_back();
+    for (const Course<WorkerPart>::Step& step : course.steps) {
+      ASSIGN_OR_RETURN(steps.emplace_back(), Create(step.move));
+    }
+  }
+  return absl::OkStatus();
+}
 
 void PreparedPart::MakeTiles() {
   const TensorTable& tensors = part_->tensors();

@@ -96,6 +96,9 @@ class PreparedPart {
     DeviceRank device = 0;
   };
 
+  // Of a course of the part, its steps.
+  using Steps = std::vector<std::shared_ptr<const PreparedPart>>;
+
   // How a device of this worker holds its tiles.
   struct DeviceTiles {
     TileMap source;
@@ -119,6 +122,7 @@ class PreparedPart {
   std::span<const Entry> entries(const Channel& channel) const;
   std::span<const Out> outs(const Node& node) const;
   const std::vector<Copy>& copies() const { return copies_; }
+  const std::vector<Steps>& courses() const { return courses_; }
   int64_t chunks() const { return chunks_; }
   int64_t leaves() const { return leaves_; }
 
@@ -148,6 +152,7 @@ class PreparedPart {
   void MakeChannels(std::vector<RelayHop> hops);
   void AddEntry(Channel& channel, const RelayHop& hop);
   void MakeOuts();
+  absl::Status PrepareCourses();
   bool owns(DeviceRank device) const { return tiles_.contains(device); }
 
   std::shared_ptr<const WorkerPart> part_;
@@ -160,6 +165,7 @@ class PreparedPart {
   std::vector<Entry> entries_;
   std::vector<Out> outs_;
   std::vector<Copy> copies_;
+  std::vector<Steps> courses_;
   absl::flat_hash_map<ChannelIndex, int32_t> channel_of_id_;
   int64_t chunks_ = 0;
   int64_t leaves_ = 0;

@@ -10,6 +10,7 @@
 
 #include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
+#include <absl/strings/string_view.h>
 #include <absl/time/time.h>
 
 namespace crossmesh {
@@ -52,6 +53,9 @@ struct ReplaySpec {
 // have the instance. When a task is done, its buffer is free: nothing reads or writes its memory.
 class ReplayObserver : public TaskObserver {
  public:
+  // Another worker has told that these replays have failed there, and are over. Instances that wait
+  // for it would wait until the stall limit.
+  virtual void OnPeerStopped(const ReplayKey& /*key*/, absl::string_view /*worker*/) {}
   // The last call for these replays.
   virtual void OnReplaysStopped(const ReplayKey& key) = 0;
 };

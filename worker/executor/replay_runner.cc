@@ -83,6 +83,11 @@ void ReplayRunner::ReplaySourceHere(const ReplayKey& key, uint32_t instance) {
   for (const DeviceRank device : task->spec().awaited_sources) task->OnSourceHere(device);
 }
 
+void ReplayRunner::TellStopped(const ReplayKey& key) {
+  const auto found = replays_.find(key);
+  if (found != replays_.end()) found->second.set->TellStopped();
+}
+
 void ReplayRunner::StopReplays(const ReplayKey& key, const absl::Status& why,
                                uint32_t next_instance) {
   const auto found = replays_.find(key);

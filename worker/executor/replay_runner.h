@@ -45,6 +45,9 @@ class ReplayRunner {
   // The source tiles of all this worker's devices are filled. Does nothing when the instance is not
   // under way.
   void ReplaySourceHere(const ReplayKey& key, uint32_t instance);
+  // Tells the other workers of these replays that they have failed here, before StopReplays: their
+  // observers are told (ReplayObserver::OnPeerStopped). Does nothing when they are not known.
+  void TellStopped(const ReplayKey& key);
   // Ends what is under way, with `why` as the status of every device not complete yet. What is sent
   // for an instance below `next_instance`, now or later, is dropped. Does nothing when these
   // replays are not known.

@@ -64,6 +64,13 @@ void ReplaySet::Stop(const absl::Status& why) {
 
 std::unique_ptr<IncomingMessage> ReplaySet::OnMessage(std::unique_ptr<IncomingMessage> message) {
   const MessageHeader& header = message->header();
+  if (static_cast<MessageKind>(header.kind) == MessageKind::kStopped) {
+    const TaskExecution& task = *buffers_.front().task;
+    // Of whatever instance.
+    if (task.IsOurs(header))
+      observer_.OnPeerStopped(ReplayKeyOf(KeyOf(header)), task.PeerOf(header));
+    return nullptr;
+  }
   if (TaskExecution* const task = Find(header.instance)) {
     task->OnMessage(std::move(message));
     return nullptr;
@@ -94,7 +101,9 @@ void ReplaySet::OnPeerLost(PeerId peer, const absl::Status& why) {
 
 void ReplaySet::OnStallRound() {
   for (Buffer& buffer : buffers_) {
-    if (buffer.running) buffer.task->OnStallRound();
+    // What was told of the end may be with a peer that takes nothing.
+    const bool is_ending = stopping_ && !buffer.task->quiet();
+    if (buffer.running || is_ending) buffer.task->OnStallRound();
   }
 }
 

@@ -28,6 +28,8 @@ class ReplaySet {
 
   void Begin(int32_t buffer, uint32_t instance);
   void Stop(const absl::Status& why);
+  // As TaskPeers::TellStopped.
+  void TellStopped() { buffers_.front().task->TellStopped(); }
   // A message of this part. Returns it when it is for an instance that is to come; what it drops it
   // counts.
   std::unique_ptr<IncomingMessage> OnMessage(std::unique_ptr<IncomingMessage> message);

@@ -45,6 +45,10 @@ class TaskChannels {
   int32_t PeerOf(int32_t channel) const;
   int32_t count() const { return static_cast<int32_t>(receivers_.size()); }
   bool receives(int32_t channel) const { return receivers_[channel] != nullptr; }
+  // From or to another worker?
+  bool leaves(int32_t channel) const {
+    return receives(channel) || senders_[channel].channel != nullptr;
+  }
 
   // Anything but a probe and its answer.
   void OnMessage(int32_t channel, std::unique_ptr<IncomingMessage> message);

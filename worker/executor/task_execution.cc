@@ -100,6 +100,10 @@ bool TaskExecution::Answer(const MessageHeader& probe) {
   return true;
 }
 
+absl::string_view TaskExecution::PeerOf(const MessageHeader& header) const {
+  return spec_.peers[channels_.PeerOf(*channels_.Find(header.channel))].worker;
+}
+
 void TaskExecution::OnReady(uint32_t channel) {
   if (const std::optional<int32_t> index = channels_.Find(channel)) channels_.OnReady(*index);
 }

@@ -51,6 +51,9 @@ class TaskExecution final : public TransferOwner {
   void OnMessage(std::unique_ptr<IncomingMessage> message);
   // Answers a probe for any instance; false when it is not ours.
   bool Answer(const MessageHeader& probe);
+  // As TaskPeers::TellStopped; and which worker has said so by a message that is ours.
+  void TellStopped() { peers_.TellStopped(); }
+  absl::string_view PeerOf(const MessageHeader& header) const;
   // The receiver of the channel, by its index in the plan, is there.
   void OnReady(uint32_t channel);
   void OnSent(Ticket ticket, const absl::Status& status) override;

@@ -51,8 +51,18 @@ void TaskPeers::Notify(int32_t channel, MessageKind kind, uint32_t instance) {
   context_.shared.transport.Send(*peers_[peer].id, header, {}, ticket);
 }
 
+void TaskPeers::TellStopped() {
+  std::vector<bool> told(peers_.size());
+  for (int32_t channel = 0; channel < channels_.count(); ++channel) {
+    if (!channels_.leaves(channel) || told[channels_.PeerOf(channel)]) continue;
+    told[channels_.PeerOf(channel)] = true;
+    Notify(channel, MessageKind::kStopped, context_.spec.key.instance);
+  }
+}
+
 bool TaskPeers::IsNotice(MessageKind kind) {
-  return kind == MessageKind::kProbe || kind == MessageKind::kAlive || kind == MessageKind::kReady;
+  return kind == MessageKind::kProbe || kind == MessageKind::kAlive ||
+         kind == MessageKind::kReady || kind == MessageKind::kStopped;
 }
 
 void TaskPeers::OnNoticeSent(Ticket ticket) {

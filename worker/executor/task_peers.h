@@ -37,7 +37,9 @@ class TaskPeers {
   // worker takes what it then drops.
   void OnHeard(int32_t channel);
   void Answer(const MessageHeader& probe, int32_t channel);
-  // Is it a probe, its answer, or that a receiver is ready?
+  // Tells all peers that are there that the replays of this part are over.
+  void TellStopped();
+  // Is it a probe, its answer, that a receiver is ready, or that replays are over?
   static bool IsNotice(MessageKind kind);
   // Of a notice.
   void OnNoticeSent(Ticket ticket);

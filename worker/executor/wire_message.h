@@ -20,6 +20,7 @@ enum class MessageKind : uint32_t {
   kProbe = 5,     // from the channel's receiver: are you there? No payload
   kAlive = 6,     // the answer
   kReady = 7,     // from the channel's receiver, where senders wait for it. No payload
+  kStopped = 8,   // of replays, from either end: they have failed here, and are over. No payload
 };
 
 // What both ends of a channel must agree on.

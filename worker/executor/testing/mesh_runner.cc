@@ -169,6 +169,7 @@ MeshRunner::MeshRunner(const Options& options) : fabric_(options.faults) {
     worker->transport = *std::move(transport);
     CHECK_OK(worker->executor->Attach(*worker->transport));
     worker->loop->AddSource(*worker->transport);
+    if (options.make_runner) worker->runner = options.make_runner(*worker->loop, *worker->executor);
     workers_.push_back(std::move(worker));
   }
   for (const auto& worker : workers_) worker->loop->Start();
@@ -195,12 +196,13 @@ absl::StatusOr<MeshOutcome> MeshRunner::Run(const Plan& plan, std::vector<int32_
   Collector collector(workers() - (options.absent_worker.has_value() ? 1 : 0));
   for (int32_t i = 0; i < workers(); ++i) {
     if (options.absent_worker == i) continue;
-    Executor& executor = *workers_[i]->executor;
+    TaskRunner& runner =
+        workers_[i]->runner == nullptr ? *workers_[i]->executor : *workers_[i]->runner;
     workers_[i]->loop->Post([&, i, spec = std::move(specs[i])]() mutable {
       const TaskKey key = spec.key;
-      const absl::Status started = executor.Start(std::move(spec), collector);
+      const absl::Status started = runner.Start(std::move(spec), collector);
       if (!started.ok()) return collector.OnRefused(started);
-      if (i == 0 && options.disturb) options.disturb(executor, key);
+      if (i == 0 && options.disturb) options.disturb(runner, key);
     });
   }
   ASSIGN_OR_RETURN(MeshOutcome outcome, collector.Wait());

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,6 +43,8 @@ class MeshRunner {
     ExecutorOptions executor;
     // Of the workers, in turn. Empty: none, and transports are not striped.
     std::vector<size_t> nics = {};
+    // What runs tasks of Run, over a worker's executor. Empty: that itself.
+    std::function<std::unique_ptr<TaskRunner>(EventLoop&, Executor&)> make_runner = {};
   };
   struct RunOptions {
     bool checksums = true;
@@ -51,7 +54,7 @@ class MeshRunner {
     // Never starts its task, as if it hung.
     std::optional<int32_t> absent_worker;
     // Called once on the loop of worker 0 right after its start, e.g. to cancel.
-    absl::AnyInvocable<void(Executor&, const TaskKey&)> disturb;
+    absl::AnyInvocable<void(TaskRunner&, const TaskKey&)> disturb;
   };
 
   explicit MeshRunner(const Options& options);
@@ -82,6 +85,7 @@ class MeshRunner {
     std::unique_ptr<Transport> transport;
     // Destroyed before the transport, whose messages it may hold.
     std::unique_ptr<Executor> executor;
+    std::unique_ptr<TaskRunner> runner;
   };
   class Collector;
   class Replayer;

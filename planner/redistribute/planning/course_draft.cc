@@ -1,0 +1,169 @@
+#include "planner/redistribute/planning/course_draft.h"
+
+#include "common/base/status_macros.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+namespace crossmesh {
+namespace {
+
+constexpr int64_t kInstancesMax = 1024;
+static_assert(4 * kInstancesMax <= kCourseInstancesMax);
+// One is filled, one is read, and one waits, so that no step waits for the one after it.
+constexpr int32_t kBuffers = 3;
+
+// How a group's tensors are dealt out to the instances of a course: so many in each, of which each
+// has so many slabs.
+struct Split {
+  int64_t tensors = 1;  // instances among which the group's tensors are dealt out
+  int64_t slabs = 1;
+};
+
+// Nothing when the group cannot be dealt out to so many instances.
+std::optional<Split> SplitOf(const GroupRoute& route, int64_t instances, const CourseSizes& sizes) {
+  const auto count = std::ssize(route.tensors);
+  const SlabPlace place = route.lowering->slab_place();
+  for (int64_t among = std::min(instances, count); among >= 1; --among) {
+    if (instances % among != 0 || count % among != 0) continue;
+    const int64_t slabs = instances / among;
+    if (place.length % slabs != 0) continue;
+    if (slabs > 1 && place.length / slabs * place.stride < sizes.row_elements) continue;
+    return Split{.tensors = among, .slabs = slabs};
+  }
+  return std::nullopt;
+}
+
+// So many that arrays stay small, and that all groups, or those with nearly all bytes, can be dealt
+// out to.
+int64_t InstancesOf(const std::vector<const GroupRoute*>& routes, const CourseSizes& sizes) {
+  int64_t bytes = 0;
+  for (const GroupRoute* const route : routes) bytes += route->array_bytes();
+  const int64_t wanted = std::clamp<int64_t>(bytes / sizes.array_bytes, 1, kInstancesMax);
+  int64_t best = 1;
+  int64_t best_rest = bytes;
+  for (int64_t instances = wanted; instances <= 4 * wanted && best_rest > 0; ++instances) {
+    int64_t rest = 0;
+    for (const GroupRoute* const route : routes) {
+      if (!SplitOf(*route, instances, sizes).has_value()) rest += route->array_bytes();
+    }
+    if (rest < best_rest) {
+      best = instances;
+      best_rest = rest;
+    }
+  }
+  return wanted == 1 ? 1 : best;
+}
+
+// The tables of a course's steps, and which tensors each instance has.
+class CourseTensors {
+ public:
+  CourseTensors(const TensorTable& whole, int64_t instances, size_t steps, const CourseSizes& sizes)
+      : whole_(whole), instances_(instances), sizes_(sizes), specs_(steps) {
+    for (TensorTable::Spec& spec : specs_) spec.manifest = whole.manifest();
+    of_instance_.resize(instances);
+  }
+
+  absl::Status Add(const GroupRoute& route) {
+    const Split split = *SplitOf(route, instances_, sizes_);
+    const auto count = static_cast<int32_t>(std::ssize(route.tensors) / split.tensors);
+    for (int64_t i = 0; i < instances_; ++i) {
+      const auto first = route.tensors.begin() + i / split.slabs * count;
+      of_instance_[i].insert(of_instance_[i].end(), first, first + count);
+    }
+    const Placement& source = whole_.PlacementOf(Side::kSource, route.group);
+    ASSIGN_OR_RETURN(const Mesh mesh, Mesh::Create(route.lowering->axes(), source.mesh.devices()));
+    ASSIGN_OR_RETURN(const std::vector<LoweredStep> steps, route.lowering->Steps(split.slabs));
+    for (size_t k = 0; k < steps.size(); ++k) {
+      TensorTable::Spec& spec = specs_[k];
+      TensorGroup group{
+          .shape = steps[k].shape,
+          .type = whole_.groups()[route.group].type,
+          .source = Intern({mesh, Layout(steps[k].source)}, spec.sources),
+          .destination = Intern({mesh, Layout(steps[k].destination)}, spec.destinations),
+          .slab = steps[k].slab};
+      group.slab.in_source = k == 0 && split.slabs > 1;
+      group.slab.in_destination =
+          k + 1 == steps.size() && split.slabs > 1 && !steps[k].reduction.has_value();
+      spec.group_of_tensor.insert(spec.group_of_tensor.end(), count,
+                                  static_cast<int32_t>(spec.groups.size()));
+      spec.groups.push_back(std::move(group));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Course<StepTable>> Take(const std::vector<std::optional<Reduction>>& reductions) {
+    Course<StepTable> course{
+        .instances = static_cast<int32_t>(instances_),
+        .buffers = static_cast<int32_t>(std::min<int64_t>(instances_, kBuffers))};
+    for (const std::vector<int32_t>& tensors : of_instance_) {
+      course.tensors.insert(course.tensors.end(), tensors.begin(), tensors.end());
+    }
+    for (size_t k = 0; k < specs_.size(); ++k) {
+      ASSIGN_OR_RETURN(TensorTable table, TensorTable::Create(std::move(specs_[k])));
+      course.steps.push_back({.move = std::make_shared<const StepTable>(
+                                  StepTable{std::make_shared<const TensorTable>(std::move(table))}),
+                              .reduction = reductions[k]});
+    }
+    return course;
+  }
+
+ private:
+  static int32_t Intern(Placement placement, std::vector<Placement>& known) {
+    const auto found = std::ranges::find(known, placement);
+    if (found != known.end()) return static_cast<int32_t>(found - known.begin());
+    known.push_back(std::move(placement));
+    return static_cast<int32_t>(known.size()) - 1;
+  }
+
+  const TensorTable& whole_;
+  const int64_t instances_;
+  const CourseSizes sizes_;
+  std::vector<TensorTable::Spec> specs_;
+  std::vector<std::vector<int32_t>> of_instance_;
+};
+
+absl::StatusOr<Course<StepTable>> DraftCourse(const TensorTable& whole,
+                                              const std::vector<const GroupRoute*>& routes,
+                                              int64_t instances, const CourseSizes& sizes) {
+  const std::vector<std::optional<Reduction>> reductions = routes.front()->lowering->reductions();
+  CourseTensors tensors(whole, instances, reductions.size(), sizes);
+  for (const GroupRoute* const route : routes) RETURN_IF_ERROR(tensors.Add(*route));
+  return tensors.Take(reductions);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Course<StepTable>>> DraftCourses(
+    const TensorTable& whole, std::span<const GroupRoute* const> routes, const CourseSizes& sizes) {
+  using Alike = std::vector<std::pair<int, int64_t>>;
+  std::map<Alike, std::vector<const GroupRoute*>> alike;
+  for (const GroupRoute* const route : routes) {
+    Alike key;
+    for (const std::optional<Reduction>& reduction : route->lowering->reductions()) {
+      key.emplace_back(reduction.has_value() ? static_cast<int>(reduction->kind) : -1,
+                       reduction.has_value() ? reduction->divisor : 0);
+    }
+    alike[key].push_back(route);
+  }
+  std::vector<Course<StepTable>> courses;
+  for (const auto& [steps, of_steps] : alike) {
+    const int64_t instances = InstancesOf(of_steps, sizes);
+    std::vector<const GroupRoute*> dealt;
+    std::vector<const GroupRoute*> rest;
+    for (const GroupRoute* const route : of_steps) {
+      (SplitOf(*route, instances, sizes).has_value() ? dealt : rest).push_back(route);
+    }
+    for (const auto& [of_course, count] :
+         {std::pair(dealt, instances), std::pair(rest, int64_t{1})}) {
+      if (of_course.empty()) continue;
+      ASSIGN_OR_RETURN(Course<StepTable> course, DraftCourse(whole, of_course, count, sizes));
+      courses.push_back(std::move(course));
+    }
+  }
+  return courses;
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,49 @@
+#pragma once
+
+#include "common/plan/course.h"
+#include "common/plan/tensor_table.h"
+#include "planner/redistribute/derivation.h"
+#include "planner/redistribute/planning/lowering.h"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// What decides into how many instances a course is cut.
+struct CourseSizes {
+  // What the arrays of an instance take on a device, nearly: so little that they stay in caches,
+  // and so much that messages are worth their cost.
+  int64_t array_bytes = int64_t{8} << 20;
+  // Of a slab in a tile, at least: rows are copied one by one.
+  int64_t row_elements = 64;
+};
+
+// How the tensors of a group go from end to end.
+struct GroupRoute {
+  int32_t group = 0;  // of the request's table
+  std::unique_ptr<const Derivation> derivation;
+  std::unique_ptr<const Lowering> lowering;
+  std::vector<int32_t> tensors = {};  // of the manifest
+
+  int64_t array_bytes() const { return lowering->array_bytes() * std::ssize(tensors); }
+};
+
+// A step before it is planned.
+struct StepTable {
+  const TensorTable& tensors() const { return *table; }
+  std::shared_ptr<const TensorTable> table;
+};
+
+// Courses of all groups: those that take as many steps, and reduce in the same ones alike, take
+// them together, in so many instances that arrays stay small. What cannot be dealt out to these has
+// a course of one instance. InvalidArgument, ResourceExhausted: as Lowering::Steps. Cost: the
+// tensors times the instances that are tried.
+absl::StatusOr<std::vector<Course<StepTable>>> DraftCourses(
+    const TensorTable& whole, std::span<const GroupRoute* const> routes, const CourseSizes& sizes);
+
+}  // namespace crossmesh

@@ -1,0 +1,120 @@
+#include "planner/redistribute/planning/testing/course_requests.h"
+
+#include "common/base/check.h"
+#include "planner/redistribute/atom_sizes.h"
+#include "planner/redistribute/planning/plan_redistribution.h"
+#include "planner/redistribute/testing/random_redistribution.h"
+
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+// The parts of all axes, as axes of a mesh.
+class PartAxes {
+ public:
+  explicit PartAxes(const RedistributionRequest& request) {
+    const AtomSizes sizes = NeededAtoms(request);
+    for (size_t axis = 0; axis < sizes.size(); ++axis) {
+      int64_t before = 1;
+      for (const int64_t size : sizes[axis]) {
+        parts_.push_back({.axis = static_cast<int32_t>(axis), .before = before, .size = size});
+        before *= size;
+      }
+    }
+  }
+
+  std::vector<Axis> axes() const {
+    std::vector<Axis> axes;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      axes.push_back({.name = Name(i), .size = parts_[i].size});
+    }
+    return axes;
+  }
+  void AppendNames(const SubAxis& part, std::vector<std::string>& names) const {
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      const SubAxis& of_mesh = parts_[i];
+      if (of_mesh.axis == part.axis && of_mesh.before >= part.before &&
+          of_mesh.before < part.before * part.size) {
+        names.push_back(Name(i));
+      }
+    }
+  }
+  Layout LayoutOf(const RedistributionEnd& end, UnevenRule rule) const {
+    AxisLayout layout{.rule = rule};
+    for (const std::vector<SubAxis>& parts : end.dimensions) {
+      std::vector<std::string>& names = layout.dimensions.emplace_back();
+      for (const SubAxis& part : parts) AppendNames(part, names);
+    }
+    return Layout(std::move(layout));
+  }
+  std::vector<std::string> PartialOf(const RedistributionEnd& end) const {
+    std::vector<std::string> names;
+    for (const PartialAxis& partial : end.partial) AppendNames(partial.part, names);
+    return names;
+  }
+
+ private:
+  static std::string Name(size_t part) { return absl::StrCat("p", part); }
+
+  std::vector<SubAxis> parts_;
+};
+
+}  // namespace
+
+CourseRequest RequestOf(const RedistributionRequest& redistribution, int64_t devices_of_host,
+                        int32_t tensors, DataType type) {
+  const PartAxes axes(redistribution);
+  int64_t count = 1;
+  for (const Axis& axis : redistribution.axes) count *= axis.size;
+  std::vector<DeviceId> devices;
+  for (int64_t i = 0; i < count; ++i) {
+    devices.push_back({.host = absl::StrCat("h", i / devices_of_host),
+                       .index = static_cast<int32_t>(i % devices_of_host)});
+  }
+  const auto mesh = Mesh::Create(axes.axes(), std::move(devices));
+  CHECK_OK(mesh);
+  TensorTable::Spec spec;
+  spec.sources.push_back({*mesh, axes.LayoutOf(redistribution.source, redistribution.rule)});
+  spec.destinations.push_back(
+      {*mesh, axes.LayoutOf(redistribution.destination, redistribution.rule)});
+  spec.groups.push_back({.shape = redistribution.shape, .type = type});
+  spec.group_of_tensor.assign(tensors, 0);
+  auto table = TensorTable::Create(std::move(spec));
+  CHECK_OK(table);
+  CourseRequest made;
+  made.request = {.tensors = std::make_shared<const TensorTable>(*std::move(table)),
+                  .strategy = Strategy::kRedistribute};
+  RedistributionInputs& inputs = made.request.redistribution;
+  inputs.source_partial = axes.PartialOf(redistribution.source);
+  inputs.destination_partial = axes.PartialOf(redistribution.destination);
+  for (const PartialAxis& axis : redistribution.source.partial) {
+    inputs.reduction = std::string(PartialReductionName(axis.reduction));
+  }
+  return made;
+}
+
+CourseRequest RandomCourseRequest(uint64_t seed, bool partial) {
+  std::mt19937_64 random(seed);
+  const auto one_in = [&](uint64_t n) { return random() % n == 0; };
+  const RedistributionRequest drawn =
+      RandomRedistribution(seed, {.devices_max = 16, .partial = partial, .uneven = one_in(3)});
+  const auto devices_of_host = static_cast<int64_t>(1 + random() % 4);
+  CourseRequest made = RequestOf(drawn, devices_of_host, static_cast<int32_t>(1 + random() % 4));
+  made.request.redistribution.objective = one_in(2) ? "time" : "bytes";
+  made.request.redistribution.no_relays = one_in(2);
+  made.sizes = {.array_bytes = one_in(2) ? 64 : int64_t{1} << 30, .row_elements = 1};
+  return made;
+}
+
+absl::StatusOr<Plan> PlanOf(const CourseRequest& request) {
+  return PlanRedistribution(request.request, NeverCancelled, request.sizes);
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,305 @@
+#include "worker/courses/course_task.h"
+
+#include "common/base/digest_builder.h"
+#include "common/base/status_macros.h"
+#include "common/event_loop/event_loop.h"
+#include "common/numbers/element_reducer.h"
+#include "common/plan/course.h"
+#include "worker/executor/phase_timer.h"
+#include "worker/executor/prepared_part.h"
+#include "worker/executor/replay_runner.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+// Summands that are read between two looks at the transport.
+constexpr int64_t kReductionBytes = int64_t{1} << 20;
+
+// Steps are plans of their own beside the operation's attempts, whose numbers are small.
+constexpr uint32_t kStepsBegin = uint32_t{1} << 16;
+
+CourseProgress::Settings SettingsOf(const Course<WorkerPart>& course) {
+  CourseProgress::Settings settings{.instances = course.instances, .buffers = course.buffers};
+  for (const Course<WorkerPart>::Step& step : course.steps) {
+    settings.reduces.push_back(step.reduction.has_value());
+  }
+  return settings;
+}
+
+void AddLink(const LinkReport& link, std::vector<LinkReport>& links) {
+  const auto known = std::ranges::find(links, link.peer, &LinkReport::peer);
+  if (known == links.end()) return links.push_back(link);
+  known->sent_bytes += link.sent_bytes;
+  known->busy_seconds += link.busy_seconds;
+}
+
+}  // namespace
+
+CourseTask::Running::Running(const TaskSpec& task, const Course<WorkerPart>& course,
+                             const ArrayMemory& memory)
+    : progress(SettingsOf(course)), places(task, course, memory) {}
+
+CourseTask::CourseTask(Ports ports, TaskSpec spec, ArrayMemory memory)
+    : ports_(std::move(ports)),
+      spec_(std::move(spec)),
+      memory_(std::move(memory)),
+      begun_(std::chrono::steady_clock::now()),
+      report_{.key = spec_.key} {
+  ports_.counters.array_bytes += memory_.bytes();
+  for (const Course<WorkerPart>& course : spec_.part->part().courses()) {
+    courses_.push_back(std::make_unique<Running>(spec_, course, memory_));
+    courses_.back()->first_step = steps_;
+    steps_ += static_cast<int32_t>(course.steps.size());
+  }
+}
+
+CourseTask::~CourseTask() { ports_.counters.array_bytes -= memory_.bytes(); }
+
+absl::Status CourseTask::Start() {
+  absl::Status started;
+  for (size_t c = 0; c < courses_.size() && started.ok(); ++c) {
+    const Course<WorkerPart>& course = spec_.part->part().courses()[c];
+    for (int32_t k = 0; k < std::ssize(course.steps) && started.ok(); ++k) {
+      started = StartStep(c, k);
+      if (started.ok()) ++started_;
+    }
+  }
+  if (!started.ok() && started_ == 0) return started;
+  deadline_ = ports_.loop.RunAfter(spec_.deadline, [this] {
+    Cancel(absl::DeadlineExceededError(
+        absl::StrCat("deadline of ", absl::FormatDuration(spec_.deadline), " has passed")));
+  });
+  // Observers are not called from inside Start.
+  ports_.loop.Post([this, started] {
+    if (started.ok()) return Drive();
+    Cancel(started);
+  });
+  return absl::OkStatus();
+}
+
+absl::Status CourseTask::StartStep(size_t c, int32_t step) {
+  const Course<WorkerPart>& course = spec_.part->part().courses()[c];
+  const CoursePlaces& places = courses_[c]->places;
+  ReplaySpec replay{.key = KeyOf(courses_[c]->first_step + step),
+                    .token_high = spec_.token_high,
+                    .token_low = spec_.token_low,
+                    .part = spec_.part->courses()[c][step],
+                    .peers = spec_.peers,
+                    .checksums = spec_.checksums,
+                    .stall_limit = spec_.stall_limit};
+  const int32_t buffers = HasInstanceBuffers(course, step) ? course.instances : course.buffers;
+  for (int32_t instance = 0; instance < buffers; ++instance) {
+    const CourseProgress::At at{.step = step, .instance = instance};
+    replay.buffers.push_back({.sources = places.Of(at, Side::kSource),
+                              .destinations = places.Of(at, Side::kDestination)});
+  }
+  const TensorTable& whole = spec_.part->part().tensors();
+  const std::vector<DeviceId>& devices = replay.part->part().tensors().devices();
+  for (DeviceRank rank = 0; rank < std::ssize(devices); ++rank) {
+    const std::optional<DeviceRank> of_whole = whole.FindDevice(devices[rank]);
+    if (!of_whole.has_value()) continue;
+    const auto peer = spec_.peer_of_device.find(*of_whole);
+    if (peer != spec_.peer_of_device.end()) replay.peer_of_device[rank] = peer->second;
+  }
+  return ports_.replays.StartReplays(std::move(replay), *this);
+}
+
+ReplayKey CourseTask::KeyOf(int32_t step) const {
+  ReplayKey key = ReplayKeyOf(spec_.key);
+  key.plan += kStepsBegin * static_cast<uint32_t>(step + 1);
+  return key;
+}
+
+int32_t CourseTask::StepOf(const TaskKey& key) const {
+  return static_cast<int32_t>((key.plan - spec_.key.plan) / kStepsBegin) - 1;
+}
+
+const Course<WorkerPart>& CourseTask::course() const {
+  return spec_.part->part().courses()[course_];
+}
+
+// Tiles lie elsewhere for each instance; arrays take turns.
+bool CourseTask::HasInstanceBuffers(const Course<WorkerPart>& course, int32_t step) const {
+  return step == 0 || step + 1 == std::ssize(course.steps);
+}
+
+int32_t CourseTask::BufferOf(CourseProgress::At at) const {
+  return HasInstanceBuffers(course(), at.step) ? at.instance : at.instance % course().buffers;
+}
+
+void CourseTask::Drive() {
+  if (is_stopping_) return;
+  while (running().progress.done()) {
+    if (++course_ == courses_.size()) return Stop(absl::OkStatus());
+  }
+  CourseProgress& progress = running().progress;
+  const auto key_of = [&](CourseProgress::At at) { return KeyOf(running().first_step + at.step); };
+  while (const auto at = progress.Begin()) {
+    ports_.replays.Replay(key_of(*at), BufferOf(*at), static_cast<uint32_t>(at->instance));
+  }
+  while (const auto at = progress.Feed()) {
+    ports_.replays.ReplaySourceHere(key_of(*at), static_cast<uint32_t>(at->instance));
+  }
+  while (const auto at = progress.Reduce()) {
+    reducing_.push_back({.at = *at, .tensors = running().places.ReducingOf(*at)});
+    PostReduction();
+  }
+}
+
+void CourseTask::PostReduction() {
+  if (std::exchange(is_reducing_, true)) return;
+  ports_.loop.Post([this] {
+    is_reducing_ = false;
+    ReduceSome();
+  });
+}
+
+void CourseTask::ReduceSome() {
+  if (is_stopping_) {
+    reducing_.clear();
+    if (started_ == 0) Finish();
+    return;
+  }
+  Work& work = reducing_.front();
+  if (!ReducePiece(work)) return PostReduction();
+  const CourseProgress::At at = work.at;
+  reducing_.pop_front();
+  if (!reducing_.empty()) PostReduction();
+  running().progress.OnReduced(at);
+  Drive();
+}
+
+bool CourseTask::ReducePiece(Work& work) {
+  const PhaseTimer timer(report_.seconds.unpack);
+  const Reduction& reduction = *course().steps[work.at.step].reduction;
+  for (int64_t left = kReductionBytes; work.tensor < work.tensors.size();) {
+    if (left <= 0) return false;
+    const CoursePlaces::Reducing& tensor = work.tensors[work.tensor];
+    // Whole elements, whatever their size.
+    const int64_t piece = std::max<int64_t>(4096, left / tensor.summands.count / 4096 * 4096);
+    const int64_t bytes = std::min(piece, tensor.rows.row_bytes - work.offset);
+    Summands summands = tensor.summands;
+    summands.first += work.row * tensor.rows.row_bytes + work.offset;
+    ReducerFor(tensor.type, reduction.kind)(
+        summands, tensor.out + work.row * tensor.out_pitch + work.offset, bytes, reduction.divisor);
+    left -= bytes * summands.count;
+    ports_.counters.reduced_bytes += bytes * summands.count;
+    work.offset += bytes;
+    if (work.offset < tensor.rows.row_bytes) continue;
+    work.offset = 0;
+    if (++work.row < tensor.rows.rows()) continue;
+    work.row = 0;
+    ++work.tensor;
+  }
+  return true;
+}
+
+void CourseTask::OnDeviceDone(const TaskKey& key, const DeviceReport& report) {
+  if (!report.status.ok()) {
+    failure_.Update(report.status);
+    return;
+  }
+  if (!spec_.checksums) return;
+  const int32_t step = StepOf(key);
+  const Course<WorkerPart>& of = course();
+  const DeviceId& name =
+      of.steps[step - running().first_step].move->tensors().devices()[report.device];
+  digests_[*spec_.part->part().tensors().FindDevice(name)][{step, key.instance}] = report.digest;
+}
+
+void CourseTask::OnTaskDone(const TaskReport& report) {
+  AddReport(report);
+  if (is_stopping_) return;
+  if (!report.status.ok() || !failure_.ok()) {
+    return Stop(failure_.ok() ? report.status : failure_);
+  }
+  const auto flat = static_cast<int32_t>((report.key.plan - spec_.key.plan) / kStepsBegin) - 1;
+  ++ports_.counters.steps_moved;
+  running().progress.OnMoved(
+      {.step = flat - running().first_step, .instance = static_cast<int32_t>(report.key.instance)});
+  Drive();
+}
+
+void CourseTask::AddReport(const TaskReport& report) {
+  if (!is_stopping_) report_.status.Update(report.status);
+  for (const std::string& peer : report.lost_peers) {
+    if (std::ranges::find(report_.lost_peers, peer) == report_.lost_peers.end()) {
+      report_.lost_peers.push_back(peer);
+    }
+  }
+  report_.first_loss.Update(report.first_loss);
+  report_.sent_bytes += report.sent_bytes;
+  report_.received_bytes += report.received_bytes;
+  report_.copied_bytes += report.copied_bytes;
+  report_.seconds.bind = std::max(report_.seconds.bind, report.seconds.bind);
+  report_.seconds.pack += report.seconds.pack;
+  report_.seconds.unpack += report.seconds.unpack;
+  report_.seconds.checksum += report.seconds.checksum;
+  for (const LinkReport& link : report.links) AddLink(link, report_.links);
+}
+
+void CourseTask::Cancel(const absl::Status& why) {
+  if (is_stopping_) return;
+  report_.status.Update(why);
+  Stop(why);
+}
+
+void CourseTask::LosePeer(absl::string_view worker, const absl::Status& why) {
+  for (const TaskPeer& peer : spec_.peers) {
+    if (peer.worker == worker) return Stop(why);
+  }
+}
+
+void CourseTask::Stop(const absl::Status& why) {
+  if (std::exchange(is_stopping_, true)) return;
+  failure_.Update(why);
+  const absl::Status cause = why.ok() ? absl::CancelledError("all instances are over") : why;
+  for (int32_t step = 0; step < steps_; ++step) {
+    if (!why.ok()) ports_.replays.TellStopped(KeyOf(step));
+    ports_.replays.StopReplays(KeyOf(step), cause, std::numeric_limits<uint32_t>::max());
+  }
+}
+
+// Why, it has reported by itself.
+void CourseTask::OnPeerStopped(const ReplayKey& /*key*/, absl::string_view worker) {
+  Stop(absl::UnavailableError(absl::StrCat("worker ", worker, " has ended its part")));
+}
+
+void CourseTask::OnReplaysStopped(const ReplayKey& /*key*/) {
+  // A reduction that the loop is to go on with ends there.
+  if (--started_ == 0 && !is_reducing_) Finish();
+}
+
+void CourseTask::Finish() {
+  ports_.loop.Cancel(deadline_);
+  report_.seconds.move =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
+  for (const DeviceRank device : spec_.part->destinations()) {
+    DeviceReport of_device{.device = device, .status = failure_};
+    if (failure_.ok()) {
+      of_device.bytes = spec_.part->part().tensors().BytesOf(Side::kDestination, device);
+      of_device.digest = DigestOf(device);
+    }
+    report_.devices.push_back(of_device);
+    ports_.observer.OnDeviceDone(spec_.key, of_device);
+  }
+  ports_.observer.OnTaskDone(report_);
+  ports_.over();
+}
+
+// Over what every step of every instance brought it.
+Digest CourseTask::DigestOf(DeviceRank device) const {
+  const auto of_device = digests_.find(device);
+  if (of_device == digests_.end()) return {};
+  DigestBuilder builder;
+  for (const auto& [at, digest] : of_device->second) builder.AddDigest(digest);
+  return builder.Finish();
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,60 @@
+#include "worker/courses/testing/course_mesh.h"
+
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "worker/courses/course_task_runner.h"
+#include "worker/executor/executor.h"
+#include "worker/memory/arena.h"
+
+#include <memory>
+#include <utility>
+
+#include <absl/status/status.h>
+
+namespace crossmesh {
+
+int64_t ArrayCount::bytes() const {
+  MutexLock lock(mutex_);
+  return bytes_;
+}
+
+void ArrayCount::WaitUntilGone() const {
+  MutexLock lock(mutex_);
+  while (left_ > 0) {
+    const bool late = changed_.WaitFor(mutex_, absl::Seconds(30));
+    CHECK(!late || left_ == 0) << left_ << " arrays are still there";
+  }
+}
+
+absl::StatusOr<std::shared_ptr<Arena>> ArrayCount::Make(ByteCount bytes) {
+  if (bytes.value() > bytes_max_) return absl::ResourceExhaustedError("no memory");
+  ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, Arena::Create("arrays", bytes));
+  MutexLock lock(mutex_);
+  bytes_ += bytes.value();
+  ++left_;
+  Arena* const raw = arena.get();
+  return std::shared_ptr<Arena>(raw, [this, arena = std::move(arena)](Arena*) { Release(); });
+}
+
+void ArrayCount::Release() {
+  MutexLock lock(mutex_);
+  --left_;
+  changed_.Signal();
+}
+
+MeshRunner::Options WithCourseRunners(MeshRunner::Options options, ArrayCount* arrays) {
+  options.make_runner = [arrays](EventLoop& loop, Executor& executor) {
+    return std::make_unique<CourseTaskRunner>(CourseTaskRunner::Ports{
+        .loop = loop,
+        .replays = executor.replays(),
+        .others = executor,
+        .make_memory =
+            [arrays](const DeviceId&, ByteCount bytes) {
+              return arrays == nullptr ? Arena::Create("arrays", bytes) : arrays->Make(bytes);
+            },
+        .is_gpu = [](const DeviceId&) { return false; }});
+  };
+  return options;
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,124 @@
+#include "worker/courses/testing/summands.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+// Of the element at a place of a box, row-major, in a tensor.
+int64_t IndexOf(const Shape& shape, const Box& box, int64_t place) {
+  int64_t index = 0;
+  int64_t stride = 1;
+  for (int d = shape.rank() - 1; d >= 0; --d) {
+    index += (box[d].begin + place % box[d].length()) * stride;
+    place /= box[d].length();
+    stride *= shape[d];
+  }
+  return index;
+}
+
+// Calls `visit` with the tensor and index, in the whole tensor, of every element of a device's
+// tile, and where it lies.
+template <typename Visit>
+void ForEachElement(const TensorTable& table, const TileMemory& memory, Side side,
+                    DeviceRank device, Visit visit) {
+  const BoundTiles& tiles = memory.tiles(side, device);
+  for (int32_t t = 0; t < std::ssize(table.group_of_tensor()); ++t) {
+    const int32_t group = table.group_of_tensor()[t];
+    auto* element = reinterpret_cast<float*>(tiles.tensor[t]);
+    for (const Box& box : table.TileOf(side, group, device)) {
+      for (int64_t i = 0; i < box.volume(); ++i) {
+        visit(t, IndexOf(table.groups()[group].shape, box, i), element++);
+      }
+    }
+  }
+}
+
+// Slots with their coordinates on partial axes, as numbers.
+class PartialSlots {
+ public:
+  PartialSlots(const Mesh& mesh, const std::vector<std::string>& axes) : mesh_(mesh) {
+    for (const std::string& axis : axes) axes_.push_back(*mesh.FindAxis(axis));
+  }
+  int64_t count() const {
+    int64_t count = 1;
+    for (const int axis : axes_) count *= mesh_.axes()[axis].size;
+    return count;
+  }
+  // Of a slot: the coordinates as one number.
+  int64_t Of(int64_t slot) const {
+    int64_t number = 0;
+    for (const int axis : axes_) {
+      number = number * mesh_.axes()[axis].size + mesh_.Coordinate(slot, axis);
+    }
+    return number;
+  }
+
+ private:
+  const Mesh& mesh_;
+  std::vector<int> axes_;
+};
+
+// Small whole numbers, so that sums are exact in any order.
+float Summand(int32_t tensor, int64_t index, int64_t partial) {
+  return static_cast<float>((tensor * 7 + index * 13 + partial * 29 + index * partial) % 61 - 30);
+}
+
+float Reduced(const std::string& reduction, const std::vector<float>& summands) {
+  float result = summands[0];
+  for (size_t i = 1; i < summands.size(); ++i) {
+    result = reduction == "min"   ? std::min(result, summands[i])
+             : reduction == "max" ? std::max(result, summands[i])
+                                  : result + summands[i];
+  }
+  return reduction == "mean" ? result / static_cast<float>(summands.size()) : result;
+}
+
+}  // namespace
+
+absl::Status CheckSums(const RedistributionInputs& inputs, const Plan& plan,
+                       const TileMemory& memory) {
+  const TensorTable& table = plan.tensors();
+  const Mesh& mesh = table.placements(Side::kSource)[0].mesh;
+  const PartialSlots before(mesh, inputs.source_partial);
+  const PartialSlots after(mesh, inputs.destination_partial);
+  // [what stays partial]: the summands, by their numbers before.
+  std::vector<std::vector<int64_t>> numbers(after.count());
+  for (int64_t slot = 0; slot < mesh.slots(); ++slot) {
+    std::vector<int64_t>& of = numbers[after.Of(slot)];
+    if (std::ranges::find(of, before.Of(slot)) == of.end()) of.push_back(before.Of(slot));
+  }
+  for (int64_t slot = 0; slot < mesh.slots(); ++slot) {
+    const DeviceRank device = table.slots(Side::kDestination, 0)[slot];
+    int64_t wrong = 0;
+    ForEachElement(table, memory, Side::kDestination, device,
+                   [&](int32_t tensor, int64_t index, const float* found) {
+                     std::vector<float> summands;
+                     for (const int64_t number : numbers[after.Of(slot)]) {
+                       summands.push_back(Summand(tensor, index, number));
+                     }
+                     if (*found != Reduced(inputs.reduction, summands)) ++wrong;
+                   });
+    if (wrong == 0) continue;
+    return absl::DataLossError(absl::StrCat("slot ", slot, ": ", wrong, " elements are wrong"));
+  }
+  return absl::OkStatus();
+}
+
+void FillSummands(const RedistributionInputs& inputs, const Plan& plan, const TileMemory& memory) {
+  const TensorTable& table = plan.tensors();
+  const Mesh& mesh = table.placements(Side::kSource)[0].mesh;
+  const PartialSlots before(mesh, inputs.source_partial);
+  for (int64_t slot = 0; slot < mesh.slots(); ++slot) {
+    ForEachElement(table, memory, Side::kSource, table.slots(Side::kSource, 0)[slot],
+                   [&](int32_t tensor, int64_t index, float* element) {
+                     *element = Summand(tensor, index, before.Of(slot));
+                   });
+  }
+}
+
+}  // namespace crossmesh
