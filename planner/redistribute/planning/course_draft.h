@@ -18,7 +18,7 @@ namespace crossmesh {
 struct CourseSizes {
   // What the arrays of an instance take on a device, nearly: so little that they stay in caches,
   // and so much that messages are worth their cost.
-  int64_t array_bytes = int64_t{8} << 20;
+  int64_t array_bytes = int64_t{4} << 20;
   // Of a slab in a tile, at least: rows are copied one by one.
   int64_t row_elements = 64;
 };

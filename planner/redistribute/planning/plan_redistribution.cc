@@ -32,6 +32,12 @@
 namespace crossmesh {
 namespace {
 
+// The most of a chunk in a step of a course: an instance has little, and others overlap with it.
+// And in one move inside a host, where no network is to be kept busy by small ones. Both by
+// measurement (docs/benchmarks/collectives.md).
+constexpr int64_t kStepChunkBytes = int64_t{1} << 20;
+constexpr int64_t kHostChunkBytes = int64_t{256} << 10;
+
 // Arrays are made no smaller than these to stay within a limit of memory.
 constexpr int64_t kArrayBytesMin = int64_t{64} << 10;
 
@@ -184,6 +190,7 @@ class RedistributionPlanner {
   absl::StatusOr<Plan> PlanOneMove() {
     ReshardRequest move = request_;
     move.strategy = Strategy::kRelay;
+    if (move.chunk_bytes == 0 && tensors_.hosts().size() == 1) move.chunk_bytes = kHostChunkBytes;
     ASSIGN_OR_RETURN(Plan plan, PlanReshard(move, cancelled_));
     Plan::Spec spec = plan.spec();
     spec.figures.strategy = std::string(StrategyName(Strategy::kRedistribute));
@@ -283,11 +290,13 @@ absl::StatusOr<Course<Plan>> RedistributionPlanner::PlanSteps(
   Course<Plan> course{
       .instances = draft.instances, .buffers = draft.buffers, .tensors = draft.tensors};
   for (const Course<StepTable>::Step& step : draft.steps) {
-    ASSIGN_OR_RETURN(Plan plan, PlanReshard({.tensors = step.move->table,
-                                             .topology = request_.topology,
-                                             .chunk_bytes = request_.chunk_bytes,
-                                             .nic_share = request_.nic_share},
-                                            cancelled_));
+    ASSIGN_OR_RETURN(Plan plan,
+                     PlanReshard({.tensors = step.move->table,
+                                  .topology = request_.topology,
+                                  .chunk_bytes = request_.chunk_bytes == 0 ? kStepChunkBytes
+                                                                           : request_.chunk_bytes,
+                                  .nic_share = request_.nic_share},
+                                 cancelled_));
     course.steps.push_back(
         {.move = std::make_shared<const Plan>(std::move(plan)), .reduction = step.reduction});
     RETURN_IF_ERROR(CheckWanted(cancelled_));
