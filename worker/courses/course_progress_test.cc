@@ -59,6 +59,19 @@ TEST(CourseProgress, SummandsAreReducedBeforeTheNextStepIsFed) {
   EXPECT_TRUE(progress.done());
 }
 
+// It may fill the memory that the first one reads.
+TEST(CourseProgress, TheLastStepBeginsWhenTheFirstHasMoved) {
+  CourseProgress progress({.reduces = {false, false, false}, .instances = 2, .buffers = 2});
+  EXPECT_EQ(progress.Begin(), (At{0, 0}));
+  EXPECT_EQ(progress.Begin(), (At{1, 0}));
+  EXPECT_EQ(progress.Begin(), (At{0, 1}));
+  EXPECT_EQ(progress.Begin(), (At{1, 1}));
+  EXPECT_EQ(progress.Begin(), std::nullopt);
+  EXPECT_EQ(progress.Feed(), (At{0, 0}));
+  progress.OnMoved({0, 0});
+  EXPECT_EQ(progress.Begin(), (At{2, 0}));
+}
+
 TEST(CourseProgress, WhoSendsNothingMayHaveMovedBeforeItIsFed) {
   CourseProgress progress({.reduces = {false}, .instances = 2, .buffers = 2});
   EXPECT_EQ(progress.Begin(), (At{0, 0}));

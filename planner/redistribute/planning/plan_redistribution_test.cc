@@ -2,15 +2,24 @@
 
 #include "common/plan/course.h"
 #include "common/plan/proof.h"
+#include "common/plan/worker_part.h"
 #include "common/testing/random_cases.h"
 #include "common/testing/status_matchers.h"
 #include "planner/redistribute/planning/testing/course_requests.h"
 
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <absl/strings/str_cat.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace crossmesh {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(PlanRedistribution, RandomPlansAreProven) {
   const uint64_t seed = FromEnvironment("CROSSMESH_SEED", 1);
@@ -32,6 +41,70 @@ TEST(PlanRedistribution, RandomPlansAreProven) {
     EXPECT_GT(with_courses, 300);
     EXPECT_GT(with_instances, 100);
   }
+}
+
+// Sums of a matrix of 16 MiB over four devices come to quarters.
+CourseRequest SumsOfAMatrix() {
+  const std::vector<Axis> axes = {{"x", 4}};
+  const RedistributionRequest request{
+      .axes = axes,
+      .shape = Shape::Create({{2048, 2048}}).value(),
+      .item_bytes = 4,
+      .source = EndOf(*ParseLayout("[-, -]"), axes, std::vector<std::string>{"x"}).value(),
+      .destination = EndOf(*ParseLayout("[x, -]"), axes).value()};
+  return RequestOf(request, 2);
+}
+
+TEST(PlanRedistribution, ArraysAreAsSmallAsTheLimitOfMemoryAsks) {
+  CourseRequest course = SumsOfAMatrix();
+  ASSERT_OK_AND_ASSIGN(const Plan free, PlanOf(course));
+  ASSERT_OK_AND_ASSIGN(const Proof without_limit, Prove(free));
+  // Source, destination and its shadow.
+  constexpr int64_t kStorages = (16 << 20) + 2 * (4 << 20);
+  EXPECT_GT(without_limit.peak_device_bytes, kStorages + (4 << 20));
+  course.request.device_bytes_max = kStorages + (1 << 20);
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanOf(course));
+  EXPECT_GT(plan.courses()[0].instances, free.courses()[0].instances);
+  EXPECT_OK(Prove(plan, {.device_bytes_max = course.request.device_bytes_max}));
+  course.request.device_bytes_max = kStorages + 1;
+  EXPECT_THAT(PlanOf(course), StatusIs(absl::StatusCode::kResourceExhausted,
+                                       HasSubstr("with what lies between steps")));
+}
+
+TEST(PlanRedistribution, WithoutMemoryBetweenStepsItIsOneMove) {
+  const std::vector<Axis> axes = {{"x", 2}, {"y", 3}};
+  const RedistributionRequest request{.axes = axes,
+                                      .shape = Shape::Create({{96, 96}}).value(),
+                                      .item_bytes = 4,
+                                      .source = EndOf(*ParseLayout("[x, y]"), axes).value(),
+                                      .destination = EndOf(*ParseLayout("[y, x]"), axes).value()};
+  CourseRequest course = RequestOf(request, 2);
+  course.request.redistribution.no_relays = true;
+  ASSERT_OK_AND_ASSIGN(const Plan steps, PlanOf(course));
+  EXPECT_TRUE(steps.has_courses());
+  course.request.device_bytes_max = 3 * 96 * 96 * 4 / 6;
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanOf(course));
+  EXPECT_FALSE(plan.has_courses());
+  EXPECT_OK(Prove(plan, {.device_bytes_max = course.request.device_bytes_max}));
+}
+
+// What a course says is proven by the controller, and by each worker.
+TEST(PlanRedistribution, ACourseThatTakesATensorTwiceIsRefusedOnBothSides) {
+  CourseRequest course = SumsOfAMatrix();
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanOf(course));
+  std::vector<Course<Plan>> courses = plan.courses();
+  courses[0].instances *= 2;
+  courses[0].tensors.insert(courses[0].tensors.end(), courses[0].tensors.begin(),
+                            courses[0].tensors.end());
+  Plan::Spec spec = plan.spec();
+  spec.courses = std::make_shared<const std::vector<Course<Plan>>>(std::move(courses));
+  ASSERT_OK_AND_ASSIGN(const Plan twice, Plan::Create(std::move(spec)));
+  EXPECT_THAT(Prove(twice), StatusIs(absl::StatusCode::kInternal, HasSubstr("found again")));
+  ASSERT_OK_AND_ASSIGN(const std::vector<WorkerPart> parts,
+                       CutParts(twice, {twice.tensors().devices()}));
+  ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(parts[0].tensors()));
+  EXPECT_THAT(ProvePart(parts[0], slicing),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("found again")));
 }
 
 }  // namespace
