@@ -336,7 +336,8 @@ CourseMemory::CourseMemory(const CourseTables& course, const DeviceId& device)
 }
 
 const StorageLayout* CourseMemory::Find(int32_t step, Array array) const {
-  const std::optional<StorageLayout>& found = arrays_[2 * step + static_cast<size_t>(array)];
+  const size_t place = 2 * static_cast<size_t>(step) + static_cast<size_t>(array);
+  const std::optional<StorageLayout>& found = arrays_[place];
   return found.has_value() ? &*found : nullptr;
 }
 

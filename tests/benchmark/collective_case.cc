@@ -72,7 +72,7 @@ constexpr int64_t kValues = 61;
 
 // Of the element at `index` of a rank's summand, or of the tensor.
 float Value(int64_t index, int32_t rank) {
-  return static_cast<float>((index + 7 * rank) % kValues);
+  return static_cast<float>((index + int64_t{7} * rank) % kValues);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "worker/executor/replay_set.h"
 
 #include "common/base/check.h"
+#include "worker/executor/pending_messages.h"
 #include "worker/executor/wire_message.h"
 
 #include <algorithm>
