@@ -49,15 +49,6 @@ struct Redistribution {
   RedistributionOptions options;
 };
 
-absl::StatusOr<PartialReduction> ParseReduction(const std::string& name) {
-  for (const PartialReduction kind : {PartialReduction::kSum, PartialReduction::kMean,
-                                      PartialReduction::kMin, PartialReduction::kMax}) {
-    if (name == PartialReductionName(kind)) return kind;
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--reduction: expected sum, mean, min or max, found \"", name, "\""));
-}
-
 absl::StatusOr<UnevenRule> RuleOf(const Layout& source, const Layout& destination) {
   const AxisLayout* const from = source.axes();
   const AxisLayout* const to = destination.axes();
@@ -83,7 +74,8 @@ absl::StatusOr<Redistribution> Read(const RedistributeFlags& flags) {
   ASSIGN_OR_RETURN(const Layout source, At("--source", ParseLayout(flags.source)));
   ASSIGN_OR_RETURN(const Layout destination, At("--destination", ParseLayout(flags.destination)));
   ASSIGN_OR_RETURN(request.rule, RuleOf(source, destination));
-  ASSIGN_OR_RETURN(const PartialReduction reduction, ParseReduction(flags.reduction));
+  ASSIGN_OR_RETURN(const PartialReduction reduction,
+                   At("--reduction", ParsePartialReduction(flags.reduction)));
   ASSIGN_OR_RETURN(request.source,
                    At("--source", EndOf(source, request.axes, flags.source_partial, reduction)));
   ASSIGN_OR_RETURN(

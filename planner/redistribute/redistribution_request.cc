@@ -203,6 +203,14 @@ absl::string_view PartialReductionName(PartialReduction kind) {
   return "unknown";
 }
 
+absl::StatusOr<PartialReduction> ParsePartialReduction(absl::string_view name) {
+  for (const PartialReduction kind : {PartialReduction::kSum, PartialReduction::kMean,
+                                      PartialReduction::kMin, PartialReduction::kMax}) {
+    if (name == PartialReductionName(kind)) return kind;
+  }
+  return Invalid("reduction: expected sum, mean, min or max, found \"", name, "\"");
+}
+
 absl::Status Validate(const RedistributionRequest& request) {
   RETURN_IF_ERROR(ValidateAxes(request));
   RETURN_IF_ERROR(ValidateEnd("source", request.source, request));

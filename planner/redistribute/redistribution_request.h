@@ -18,6 +18,8 @@ namespace crossmesh {
 // What is done to the summands of a tensor that is partial. kMean divides the sum once, at the end.
 enum class PartialReduction : uint8_t { kSum, kMean, kMin, kMax };
 absl::string_view PartialReductionName(PartialReduction kind);  // "sum", "mean", "min", "max"
+// InvalidArgument for any other name; the message lists them.
+absl::StatusOr<PartialReduction> ParsePartialReduction(absl::string_view name);
 
 // Devices that differ only in this part of an axis hold summands of one value (DTensor's Partial,
 // Shardy's unreduced axes).

@@ -41,16 +41,6 @@ constexpr int64_t kHostChunkBytes = int64_t{256} << 10;
 // Arrays are made no smaller than these to stay within a limit of memory.
 constexpr int64_t kArrayBytesMin = int64_t{64} << 10;
 
-absl::StatusOr<PartialReduction> ParseReduction(const std::string& name) {
-  if (name.empty()) return PartialReduction::kSum;
-  for (const PartialReduction kind : {PartialReduction::kSum, PartialReduction::kMean,
-                                      PartialReduction::kMin, PartialReduction::kMax}) {
-    if (name == PartialReductionName(kind)) return kind;
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("reduction: expected sum, mean, min or max, found \"", name, "\""));
-}
-
 absl::StatusOr<std::optional<RedistributionBaseline>> ParseMethod(const std::string& name) {
   if (name.empty()) return std::nullopt;
   for (const RedistributionBaseline method : kRedistributionBaselines) {
@@ -111,7 +101,9 @@ class RedistributionPlanner {
  private:
   absl::Status ReadNames() {
     const RedistributionInputs& inputs = request_.redistribution;
-    ASSIGN_OR_RETURN(reduction_, ParseReduction(inputs.reduction));
+    if (!inputs.reduction.empty()) {
+      ASSIGN_OR_RETURN(reduction_, ParsePartialReduction(inputs.reduction));
+    }
     ASSIGN_OR_RETURN(method_, ParseMethod(inputs.method));
     if (inputs.objective.empty() || inputs.objective == "time") return absl::OkStatus();
     if (inputs.objective != "bytes") {
