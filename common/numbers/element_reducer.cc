@@ -126,7 +126,8 @@ void DivideAll(std::span<typename Rule::State> states, int64_t divisor) {
 }
 
 template <class Rule>
-void Reduce(const Summands& summands, std::byte* out, int64_t bytes, int64_t divisor) {
+[[gnu::always_inline]] inline void ReduceBlocks(const Summands& summands, std::byte* out,
+                                                int64_t bytes, int64_t divisor) {
   constexpr int64_t kItemBytes = sizeof(typename Rule::Word);
   typename Rule::State block[kBlockElements];
   for (int64_t begin = 0; begin < bytes; begin += kBlockElements * kItemBytes) {
@@ -142,6 +143,24 @@ void Reduce(const Summands& summands, std::byte* out, int64_t bytes, int64_t div
     if constexpr (Rule::kIsSum) DivideAll<Rule>(std::span(block, elements), divisor);
     for (int64_t i = 0; i < elements; ++i) WriteAt<Rule>(block[i], out + begin, i);
   }
+}
+
+#if defined(__x86_64__)
+// The same, compiled for wider registers: no sum changes its order by that.
+template <class Rule>
+[[gnu::target("avx2")]] void ReduceAvx2(const Summands& summands, std::byte* out, int64_t bytes,
+                                        int64_t divisor) {
+  ReduceBlocks<Rule>(summands, out, bytes, divisor);
+}
+#endif
+
+template <class Rule>
+void Reduce(const Summands& summands, std::byte* out, int64_t bytes, int64_t divisor) {
+#if defined(__x86_64__)
+  static const bool has_avx2 = __builtin_cpu_supports("avx2");
+  if (has_avx2) return ReduceAvx2<Rule>(summands, out, bytes, divisor);
+#endif
+  ReduceBlocks<Rule>(summands, out, bytes, divisor);
 }
 
 using ReducersByKind = std::array<ElementReducer, 3>;

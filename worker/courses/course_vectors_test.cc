@@ -30,7 +30,7 @@ int64_t ArrayBytes(const Plan& plan) {
 }
 
 void RunVector(const RedistributionVector& vector, int64_t array_bytes) {
-  CourseRequest request = RequestOf(vector.request, 4, 3);
+  CourseRequest request = RequestOf(vector.request, {.devices_of_host = 4, .tensors = 3});
   request.request.redistribution.no_relays = true;
   request.request.redistribution.objective = "bytes";
   request.sizes = {.array_bytes = array_bytes, .row_elements = 1};

@@ -29,13 +29,14 @@ struct IndexPart {
 };
 
 // Cuts of a type as digits of the whole index, major first; those of a dimension that does not
-// divide are all of it.
+// divide are all of it. What cuts a dimension of one element is no digit: no index has it.
 class TypeDigits {
  public:
   TypeDigits(const TypeSpace& space, const LocalType& type) {
     int64_t below = 1;
     for (int d = space.shape().rank() - 1; d >= 0; --d) {
       const int64_t length = space.shape()[d];
+      if (length == 1) continue;
       std::vector<Digit> of_dimension;
       for (const DimensionCut& cut : type.dimensions[d]) {
         const int64_t size = space.atoms()[cut.atom].size;
@@ -108,6 +109,12 @@ std::optional<std::vector<std::string>> CutsOf(const TypeDigits& type, const Ind
     axes.push_back(AxisName(digit.atom));
     top = digit.low;
   }
+  return axes;
+}
+
+std::vector<std::string> AxesOf(std::span<const DimensionCut> cuts) {
+  std::vector<std::string> axes;
+  for (const DimensionCut& cut : cuts) axes.push_back(AxisName(cut.atom));
   return axes;
 }
 
@@ -337,7 +344,14 @@ absl::StatusOr<LoweredStep> Lowering::StepOf(const Move& move, int64_t slabs) co
         is_reduced ? std::vector<std::string>() : std::vector{AxisName(atom)});
   }
   step.slab.summand_dimensions = static_cast<int32_t>(lengths.size());
-  step.slab.row_dimension = step.slab.summand_dimensions;
+  // The first device of those that cut a dimension of one element has it.
+  for (int d = 0; d < space_.shape().rank(); ++d) {
+    if (space_.shape()[d] != 1) continue;
+    std::vector<std::string> before = AxesOf(move.before.dimensions[d]);
+    std::vector<std::string> after = AxesOf(move.after.dimensions[d]);
+    if (!before.empty() || !after.empty()) add(1, std::move(before), std::move(after));
+  }
+  step.slab.row_dimension = static_cast<int32_t>(lengths.size());
   for (const IndexPart& part : parts) {
     if (part.is_slab) {
       step.slab.row_dimension = static_cast<int32_t>(lengths.size());

@@ -129,6 +129,24 @@ TEST(Lowering, WhatStaysPartialIsADimensionThatIsCutOnBothSides) {
   EXPECT_EQ(steps[0].slab.summand_dimensions, 2);
 }
 
+TEST(Lowering, ADimensionOfOneElementKeepsItsCuts) {
+  const std::vector<Axis> axes = {{"x", 2}, {"y", 3}};
+  const RedistributionRequest request{.axes = axes,
+                                      .shape = *ParseShape("[6, 1, 5]"),
+                                      .item_bytes = 4,
+                                      .rule = UnevenRule::kBalanced,
+                                      .source = End("[-, y*x, -]", axes),
+                                      .destination = End("[x, -, -]", axes)};
+  const Derivation derivation = Derive(request, /*relay=*/true);
+  const Lowering lowering(derivation);
+  ASSERT_OK_AND_ASSIGN(const std::vector<LoweredStep> steps, lowering.Steps(5));
+  ASSERT_EQ(steps.size(), 1);
+  EXPECT_EQ(ToString(steps[0].shape), "[1, 2, 3]");
+  EXPECT_EQ(ToString(Layout(steps[0].source)), "[a1*a0, -, -] balanced");
+  EXPECT_EQ(ToString(Layout(steps[0].destination)), "[-, a0, -] balanced");
+  EXPECT_EQ(steps[0].slab.row_dimension, 2);
+}
+
 TEST(Lowering, SlabsThatThereAreNotAreRefused) {
   const std::vector<Axis> axes = {{"x", 2}};
   const RedistributionRequest request{.axes = axes,

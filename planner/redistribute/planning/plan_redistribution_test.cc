@@ -52,7 +52,7 @@ CourseRequest SumsOfAMatrix() {
       .item_bytes = 4,
       .source = EndOf(*ParseLayout("[-, -]"), axes, std::vector<std::string>{"x"}).value(),
       .destination = EndOf(*ParseLayout("[x, -]"), axes).value()};
-  return RequestOf(request, 2);
+  return RequestOf(request, {.devices_of_host = 2});
 }
 
 TEST(PlanRedistribution, ArraysAreAsSmallAsTheLimitOfMemoryAsks) {
@@ -78,7 +78,7 @@ TEST(PlanRedistribution, WithoutMemoryBetweenStepsItIsOneMove) {
                                       .item_bytes = 4,
                                       .source = EndOf(*ParseLayout("[x, y]"), axes).value(),
                                       .destination = EndOf(*ParseLayout("[y, x]"), axes).value()};
-  CourseRequest course = RequestOf(request, 2);
+  CourseRequest course = RequestOf(request, {.devices_of_host = 2});
   course.request.redistribution.no_relays = true;
   ASSERT_OK_AND_ASSIGN(const Plan steps, PlanOf(course));
   EXPECT_TRUE(steps.has_courses());

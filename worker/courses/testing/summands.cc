@@ -1,6 +1,13 @@
 #include "worker/courses/testing/summands.h"
 
+#include "common/mesh/data_type.h"
+
 #include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -8,6 +15,8 @@
 
 namespace crossmesh {
 namespace {
+
+constexpr int64_t kItemBytes = 4;  // of F32 and of I32
 
 // Of the element at a place of a box, row-major, in a tensor.
 int64_t IndexOf(const Shape& shape, const Box& box, int64_t place) {
@@ -29,10 +38,11 @@ void ForEachElement(const TensorTable& table, const TileMemory& memory, Side sid
   const BoundTiles& tiles = memory.tiles(side, device);
   for (int32_t t = 0; t < std::ssize(table.group_of_tensor()); ++t) {
     const int32_t group = table.group_of_tensor()[t];
-    auto* element = reinterpret_cast<float*>(tiles.tensor[t]);
+    std::byte* element = tiles.tensor[t];
     for (const Box& box : table.TileOf(side, group, device)) {
       for (int64_t i = 0; i < box.volume(); ++i) {
-        visit(t, IndexOf(table.groups()[group].shape, box, i), element++);
+        visit(t, IndexOf(table.groups()[group].shape, box, i), element);
+        element += kItemBytes;
       }
     }
   }
@@ -64,18 +74,28 @@ class PartialSlots {
 };
 
 // Small whole numbers, so that sums are exact in any order.
-float Summand(int32_t tensor, int64_t index, int64_t partial) {
-  return static_cast<float>((tensor * 7 + index * 13 + partial * 29 + index * partial) % 61 - 30);
+int32_t Summand(int32_t tensor, int64_t index, int64_t partial) {
+  return static_cast<int32_t>((tensor * 7 + index * 13 + partial * 29 + index * partial) % 61 - 30);
 }
 
-float Reduced(const std::string& reduction, const std::vector<float>& summands) {
-  float result = summands[0];
-  for (size_t i = 1; i < summands.size(); ++i) {
-    result = reduction == "min"   ? std::min(result, summands[i])
-             : reduction == "max" ? std::max(result, summands[i])
-                                  : result + summands[i];
-  }
-  return reduction == "mean" ? result / static_cast<float>(summands.size()) : result;
+uint32_t BitsOf(DataType type, int32_t number) {
+  return type == DataType::kI32 ? static_cast<uint32_t>(number)
+                                : std::bit_cast<uint32_t>(static_cast<float>(number));
+}
+
+uint32_t BitsOfReduced(DataType type, const std::string& reduction,
+                       const std::vector<int32_t>& summands) {
+  if (reduction == "min") return BitsOf(type, std::ranges::min(summands));
+  if (reduction == "max") return BitsOf(type, std::ranges::max(summands));
+  const int32_t sum = std::accumulate(summands.begin(), summands.end(), 0);
+  const auto count = static_cast<int32_t>(summands.size());
+  if (reduction != "mean") return BitsOf(type, sum);
+  if (type == DataType::kI32) return BitsOf(type, sum / count);
+  return std::bit_cast<uint32_t>(static_cast<float>(sum) / static_cast<float>(count));
+}
+
+DataType TypeOf(const TensorTable& table, int32_t tensor) {
+  return table.groups()[table.group_of_tensor()[tensor]].type;
 }
 
 }  // namespace
@@ -95,14 +115,19 @@ absl::Status CheckSums(const RedistributionInputs& inputs, const Plan& plan,
   for (int64_t slot = 0; slot < mesh.slots(); ++slot) {
     const DeviceRank device = table.slots(Side::kDestination, 0)[slot];
     int64_t wrong = 0;
-    ForEachElement(table, memory, Side::kDestination, device,
-                   [&](int32_t tensor, int64_t index, const float* found) {
-                     std::vector<float> summands;
-                     for (const int64_t number : numbers[after.Of(slot)]) {
-                       summands.push_back(Summand(tensor, index, number));
-                     }
-                     if (*found != Reduced(inputs.reduction, summands)) ++wrong;
-                   });
+    ForEachElement(
+        table, memory, Side::kDestination, device,
+        [&](int32_t tensor, int64_t index, const std::byte* element) {
+          std::vector<int32_t> summands;
+          for (const int64_t number : numbers[after.Of(slot)]) {
+            summands.push_back(Summand(tensor, index, number));
+          }
+          uint32_t found = 0;
+          std::memcpy(&found, element, sizeof(found));
+          if (found != BitsOfReduced(TypeOf(table, tensor), inputs.reduction, summands)) {
+            ++wrong;
+          }
+        });
     if (wrong == 0) continue;
     return absl::DataLossError(absl::StrCat("slot ", slot, ": ", wrong, " elements are wrong"));
   }
@@ -115,8 +140,10 @@ void FillSummands(const RedistributionInputs& inputs, const Plan& plan, const Ti
   const PartialSlots before(mesh, inputs.source_partial);
   for (int64_t slot = 0; slot < mesh.slots(); ++slot) {
     ForEachElement(table, memory, Side::kSource, table.slots(Side::kSource, 0)[slot],
-                   [&](int32_t tensor, int64_t index, float* element) {
-                     *element = Summand(tensor, index, before.Of(slot));
+                   [&](int32_t tensor, int64_t index, std::byte* element) {
+                     const uint32_t bits =
+                         BitsOf(TypeOf(table, tensor), Summand(tensor, index, before.Of(slot)));
+                     std::memcpy(element, &bits, sizeof(bits));
                    });
   }
 }

@@ -10,8 +10,8 @@
 
 namespace crossmesh {
 
-// Fills the source tiles of a plan, whose tensors are of F32 and whose table has one placement on
-// each side, with summands: small whole numbers, whose sums are exact in any order.
+// Fills the source tiles of a plan, whose tensors are of F32 or I32 and whose table has one
+// placement on each side, with summands: small whole numbers, whose sums are exact in any order.
 void FillSummands(const RedistributionInputs& inputs, const Plan& plan, const TileMemory& memory);
 
 // DataLoss, naming a slot, when an element of a destination is not what gathering all summands,

@@ -5,6 +5,7 @@
 #include "planner/redistribute/planning/plan_redistribution.h"
 #include "planner/redistribute/testing/random_redistribution.h"
 
+#include <iterator>
 #include <memory>
 #include <random>
 #include <string>
@@ -66,32 +67,48 @@ class PartAxes {
   std::vector<SubAxis> parts_;
 };
 
-}  // namespace
-
-CourseRequest RequestOf(const RedistributionRequest& redistribution, int64_t devices_of_host,
-                        int32_t tensors, DataType type) {
+// Appends tensors with the two layouts of a redistribution.
+void AddTensors(const RedistributionRequest& redistribution, const CourseTensors& of,
+                TensorTable::Spec& spec) {
   const PartAxes axes(redistribution);
   int64_t count = 1;
   for (const Axis& axis : redistribution.axes) count *= axis.size;
   std::vector<DeviceId> devices;
   for (int64_t i = 0; i < count; ++i) {
-    devices.push_back({.host = absl::StrCat("h", i / devices_of_host),
-                       .index = static_cast<int32_t>(i % devices_of_host)});
+    devices.push_back({.host = absl::StrCat("h", i / of.devices_of_host),
+                       .index = static_cast<int32_t>(i % of.devices_of_host)});
   }
   const auto mesh = Mesh::Create(axes.axes(), std::move(devices));
   CHECK_OK(mesh);
-  TensorTable::Spec spec;
+  const auto placement = static_cast<int32_t>(spec.sources.size());
   spec.sources.push_back({*mesh, axes.LayoutOf(redistribution.source, redistribution.rule)});
   spec.destinations.push_back(
       {*mesh, axes.LayoutOf(redistribution.destination, redistribution.rule)});
-  spec.groups.push_back({.shape = redistribution.shape, .type = type});
-  spec.group_of_tensor.assign(tensors, 0);
+  const auto group = static_cast<int32_t>(spec.groups.size());
+  spec.groups.push_back({.shape = redistribution.shape,
+                         .type = of.type,
+                         .source = placement,
+                         .destination = placement});
+  spec.group_of_tensor.insert(spec.group_of_tensor.end(), of.tensors, group);
+}
+
+CourseRequest RedistributionOf(TensorTable::Spec spec) {
   auto table = TensorTable::Create(std::move(spec));
   CHECK_OK(table);
   CourseRequest made;
   made.request = {.tensors = std::make_shared<const TensorTable>(*std::move(table)),
                   .strategy = Strategy::kRedistribute};
+  return made;
+}
+
+}  // namespace
+
+CourseRequest RequestOf(const RedistributionRequest& redistribution, const CourseTensors& tensors) {
+  TensorTable::Spec spec;
+  AddTensors(redistribution, tensors, spec);
+  CourseRequest made = RedistributionOf(std::move(spec));
   RedistributionInputs& inputs = made.request.redistribution;
+  const PartAxes axes(redistribution);
   inputs.source_partial = axes.PartialOf(redistribution.source);
   inputs.destination_partial = axes.PartialOf(redistribution.destination);
   for (const PartialAxis& axis : redistribution.source.partial) {
@@ -103,10 +120,21 @@ CourseRequest RequestOf(const RedistributionRequest& redistribution, int64_t dev
 CourseRequest RandomCourseRequest(uint64_t seed, bool partial) {
   std::mt19937_64 random(seed);
   const auto one_in = [&](uint64_t n) { return random() % n == 0; };
-  const RedistributionRequest drawn =
-      RandomRedistribution(seed, {.devices_max = 16, .partial = partial, .uneven = one_in(3)});
-  const auto devices_of_host = static_cast<int64_t>(1 + random() % 4);
-  CourseRequest made = RequestOf(drawn, devices_of_host, static_cast<int32_t>(1 + random() % 4));
+  const auto draw = [&](uint64_t of) {
+    return RandomRedistribution(of, {.devices_max = 16, .partial = partial, .uneven = one_in(3)});
+  };
+  const auto drawn_tensors = [&] {
+    constexpr DataType kTypes[] = {DataType::kF32, DataType::kI32, DataType::kBF16, DataType::kF64};
+    return CourseTensors{.devices_of_host = static_cast<int64_t>(1 + random() % 4),
+                         .tensors = static_cast<int32_t>(1 + random() % 4),
+                         .type = kTypes[random() % (partial ? 2 : std::size(kTypes))]};
+  };
+  CourseRequest made = RequestOf(draw(seed), drawn_tensors());
+  if (!partial && one_in(2)) {
+    TensorTable::Spec spec;
+    for (uint64_t i = 0; i < 2; ++i) AddTensors(draw(2 * seed + i), drawn_tensors(), spec);
+    made = RedistributionOf(std::move(spec));
+  }
   made.request.redistribution.objective = one_in(2) ? "time" : "bytes";
   made.request.redistribution.no_relays = one_in(2);
   made.sizes = {.array_bytes = one_in(2) ? 64 : int64_t{1} << 30, .row_elements = 1};

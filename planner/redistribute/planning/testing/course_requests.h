@@ -19,14 +19,21 @@ struct CourseRequest {
   CourseSizes sizes;
 };
 
-// The same change of layout of some tensors of `type`, on devices of which each host has so many.
-// The mesh has an axis for each part of an axis that the request needs, so all parts are axes.
-CourseRequest RequestOf(const RedistributionRequest& redistribution, int64_t devices_of_host,
-                        int32_t tensors = 1, DataType type = DataType::kF32);
+// What changes its layout.
+struct CourseTensors {
+  int64_t devices_of_host = 1;
+  int32_t tensors = 1;
+  DataType type = DataType::kF32;
+};
 
-// A few tensors of one mesh, of which the two ends are by chance, from the seed alone; if
-// `partial`, with partial sums in many cases. Sizes are so small that there are many instances, or
-// so large that there is one.
+// The same change of layout of these tensors. The mesh has an axis for each part of an axis that
+// the request needs, so all parts are axes.
+CourseRequest RequestOf(const RedistributionRequest& redistribution, const CourseTensors& tensors);
+
+// A few tensors whose meshes, two ends and types are by chance, from the seed alone. If `partial`,
+// they have one mesh and, in many cases, partial sums, of F32 or I32; else there may be tensors of
+// another mesh, with other layouts, of another type. Sizes are so small that there are many
+// instances, or so large that there is one.
 CourseRequest RandomCourseRequest(uint64_t seed, bool partial);
 
 // The plan of it.
