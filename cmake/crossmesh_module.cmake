@@ -8,8 +8,11 @@
 #     depending on gRPC::*, ucx::* or a marked module marks as well.
 #
 #   crossmesh_test(LABEL unit|allocation|service|live|lab|gpu|install|lint SOURCES box_test.cc
-#                  DEPENDS crossmesh::common_mesh [NAME common_mesh_slow_test] [TIMEOUT seconds] [SERIAL] [UNTHREADED])
-#     One GoogleTest binary, named <folder>_test unless NAME is given. SERIAL: nothing else runs beside its tests.
+#                  DEPENDS crossmesh::common_mesh [NAME common_mesh_slow_test] [TIMEOUT seconds] [SHARDS 4] [SERIAL]
+#                  [UNTHREADED])
+#     One GoogleTest binary, named <folder>_test unless NAME is given. Each of its tests is one of ctest, in a process of
+#     its own; with label unit, which has thousands of short ones, the binary is one test of ctest, or as many as it has
+#     SHARDS, and TIMEOUT is that of all of it. SERIAL: nothing else runs beside its tests.
 #     UNTHREADED: what it tests has no threads, though what it links does. Label allocation: it counts what is allocated,
 #     and is not built for sanitizers. Target <LABEL>_tests builds all binaries of a label.
 #
@@ -79,7 +82,7 @@ function(crossmesh_module)
 endfunction()
 
 function(crossmesh_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "SERIAL;UNTHREADED" "NAME;LABEL;TIMEOUT" "SOURCES;DEPENDS")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "SERIAL;UNTHREADED" "NAME;LABEL;TIMEOUT;SHARDS" "SOURCES;DEPENDS")
   _crossmesh_folder(folder)
   if(NOT arg_NAME)
     string(REPLACE "/" "_" arg_NAME "${folder}_test")
@@ -90,6 +93,9 @@ function(crossmesh_test)
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
+    if(arg_LABEL STREQUAL "unit")
+      set(arg_TIMEOUT 900)
+    endif()
   endif()
   _crossmesh_add_executable(test "${arg_NAME}" "${arg_SOURCES}" "${arg_DEPENDS}")
   if(NOT TARGET ${arg_NAME})
@@ -104,12 +110,36 @@ function(crossmesh_test)
   endif()
   add_dependencies(${arg_LABEL}_tests ${arg_NAME})
   string(REGEX REPLACE "_test$" "" prefix "${arg_NAME}")
+  set(properties LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL})
+  if(arg_LABEL STREQUAL "unit")
+    _crossmesh_run_whole("${arg_NAME}" "${prefix}" "${arg_SHARDS}" "${properties}")
+    return()
+  endif()
   gtest_discover_tests(${arg_NAME}
     DISCOVERY_MODE PRE_TEST
     DISCOVERY_TIMEOUT 60
     TEST_PREFIX "${prefix}."
     WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
-    PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL})
+    PROPERTIES ${properties})
+endfunction()
+
+# Each shard tells of its tests in <build folder>/gtest; scripts/test_reports.py reads that. The longest begin first.
+function(_crossmesh_run_whole target prefix shards properties)
+  if(NOT shards)
+    set(shards 1)
+  endif()
+  foreach(shard RANGE 1 ${shards})
+    set(name "${prefix}")
+    if(shards GREATER 1)
+      set(name "${prefix}.${shard}")
+    endif()
+    math(EXPR index "${shard} - 1")
+    add_test(NAME ${name}
+      COMMAND ${target} --gtest_brief=1 "--gtest_output=xml:${PROJECT_BINARY_DIR}/gtest/${name}.xml"
+      WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    set_tests_properties(${name} PROPERTIES ${properties} COST ${shards}
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index}")
+  endforeach()
 endfunction()
 
 function(crossmesh_program)

@@ -79,7 +79,7 @@ class Phases:
 
 def run(build: Build, phases: Phases) -> None:
     for label in build.labels:
-        (ROOT / build.report(label)).unlink(missing_ok=True)
+        test_reports.clear(ROOT / build.report(label))
     targets = ("--target", *build.targets) if build.targets else ()
     if not phases.run(f"{build.preset}: configure", "cmake", "--preset", build.preset):
         return
