@@ -1,110 +1,18 @@
 #include "common/numbers/element_reducer.h"
 
 #include "common/base/check.h"
-#include "common/numbers/number_formats.h"
+#include "common/numbers/reduction_rules.h"
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <span>
-#include <type_traits>
 
 namespace crossmesh {
 namespace {
 
 // So many states stay in the nearest cache while one summand after another is joined to them.
 constexpr int64_t kBlockElements = 1024;
-
-// A rule reads each summand of an element as a state, joins these in order, and writes the element.
-// It has no branches where it can, so that compilers make it do several elements at once.
-
-template <typename Integer>
-struct SumOfIntegers {
-  static constexpr bool kIsSum = true;
-  using Word = std::make_unsigned_t<Integer>;
-  using State = Word;
-  static State Read(Word word) { return word; }
-  static State Join(State sum, State summand) { return static_cast<State>(sum + summand); }
-  static State Divide(State sum, int64_t divisor) {
-    using Wide = std::conditional_t<std::is_signed_v<Integer>, int64_t, uint64_t>;
-    return static_cast<State>(Wide{static_cast<Integer>(sum)} / static_cast<Wide>(divisor));
-  }
-  static Word Write(State sum) { return sum; }
-};
-
-// F16 or BF16.
-template <class Format>
-struct SumOfHalves {
-  static constexpr bool kIsSum = true;
-  using Word = typename Format::Word;
-  using State = float;
-  static State Read(Word word) { return FloatOf(Format::Widen(word)); }
-  static State Join(State sum, State summand) { return sum + summand; }
-  static State Divide(State sum, int64_t divisor) { return sum / static_cast<State>(divisor); }
-  static Word Write(State sum) { return Format::Narrow(BitsOf(sum)); }
-};
-
-template <typename Float>
-struct SumOfFloats {
-  static constexpr bool kIsSum = true;
-  using Word = std::conditional_t<sizeof(Float) == sizeof(uint32_t), uint32_t, uint64_t>;
-  using State = Float;
-  static State Read(Word word) { return std::bit_cast<State>(word); }
-  static State Join(State sum, State summand) { return sum + summand; }
-  static State Divide(State sum, int64_t divisor) { return sum / static_cast<State>(divisor); }
-  static Word Write(State sum) {
-    // Which of two NaNs an addition keeps is the compiler's choice.
-    constexpr Word kNan = std::numeric_limits<Word>::max() >> 1;
-    return std::isnan(sum) ? kNan : std::bit_cast<Word>(sum);
-  }
-};
-
-template <typename Integer, ReductionKind kind>
-struct ExtremeOfIntegers {
-  static constexpr bool kIsSum = false;
-  using Word = Integer;
-  using State = Integer;
-  static State Read(Word word) { return word; }
-  static State Join(State a, State b) {
-    return kind == ReductionKind::kMin ? std::min(a, b) : std::max(a, b);
-  }
-  static Word Write(State extreme) { return extreme; }
-};
-
-// A state is an integer that compares as the numbers do, -0 below +0. In the order of their bits,
-// those of negative numbers turned around, NaNs lie at both ends; the order is rotated so that all
-// of them lie at the end that wins.
-//
-// Example: for the maximum of F16, -inf is -32768, -0 is -1024, +0 is -1023 and +inf is 30721; NaNs
-// are 30722 to 32767.
-template <typename Key, int mantissa_bits, ReductionKind kind>
-struct ExtremeOfFloats {
-  static constexpr bool kIsSum = false;
-  using Word = std::make_unsigned_t<Key>;
-  using State = Key;
-  static constexpr Word kMagnitude = std::numeric_limits<Key>::max();
-  static constexpr Word kNansOfASign = (Word{1} << mantissa_bits) - 1;
-  static constexpr Word kInfinity = kMagnitude - kNansOfASign;
-  static constexpr Word kRotation =
-      kind == ReductionKind::kMin ? kNansOfASign : static_cast<Word>(-kNansOfASign);
-
-  // All bits of a negative number but its sign. Its own inverse.
-  static Word TurnNegative(Word word) {
-    const auto sign = static_cast<Word>(static_cast<Key>(word) >> std::numeric_limits<Key>::digits);
-    return word ^ (sign & kMagnitude);
-  }
-  static State Read(Word word) { return static_cast<Key>(TurnNegative(word) + kRotation); }
-  static State Join(State a, State b) {
-    return kind == ReductionKind::kMin ? std::min(a, b) : std::max(a, b);
-  }
-  static Word Write(State extreme) {
-    const Word word = TurnNegative(static_cast<Word>(static_cast<Word>(extreme) - kRotation));
-    return (word & kMagnitude) > kInfinity ? kMagnitude : word;
-  }
-};
 
 template <class Rule>
 typename Rule::State ReadAt(const std::byte* elements, int64_t i) {
@@ -165,15 +73,9 @@ void Reduce(const Summands& summands, std::byte* out, int64_t bytes, int64_t div
 
 using ReducersByKind = std::array<ElementReducer, 3>;
 
-template <typename Integer>
-constexpr ReducersByKind kOfIntegers = {Reduce<SumOfIntegers<Integer>>,
-                                        Reduce<ExtremeOfIntegers<Integer, ReductionKind::kMin>>,
-                                        Reduce<ExtremeOfIntegers<Integer, ReductionKind::kMax>>};
-
-template <class Sum, typename Key, int mantissa_bits>
-constexpr ReducersByKind kOfFloats = {
-    Reduce<Sum>, Reduce<ExtremeOfFloats<Key, mantissa_bits, ReductionKind::kMin>>,
-    Reduce<ExtremeOfFloats<Key, mantissa_bits, ReductionKind::kMax>>};
+template <class Rules>
+constexpr ReducersByKind kReducersBy = {Reduce<typename Rules::Sum>, Reduce<typename Rules::Min>,
+                                        Reduce<typename Rules::Max>};
 
 struct TypeReducers {
   DataType type;
@@ -181,18 +83,18 @@ struct TypeReducers {
 };
 
 constexpr std::array<TypeReducers, 12> kReducers = {{
-    {DataType::kU8, kOfIntegers<uint8_t>},
-    {DataType::kI8, kOfIntegers<int8_t>},
-    {DataType::kI16, kOfIntegers<int16_t>},
-    {DataType::kU16, kOfIntegers<uint16_t>},
-    {DataType::kF16, kOfFloats<SumOfHalves<F16>, int16_t, 10>},
-    {DataType::kBF16, kOfFloats<SumOfHalves<Bf16>, int16_t, 7>},
-    {DataType::kI32, kOfIntegers<int32_t>},
-    {DataType::kU32, kOfIntegers<uint32_t>},
-    {DataType::kF32, kOfFloats<SumOfFloats<float>, int32_t, 23>},
-    {DataType::kI64, kOfIntegers<int64_t>},
-    {DataType::kU64, kOfIntegers<uint64_t>},
-    {DataType::kF64, kOfFloats<SumOfFloats<double>, int64_t, 52>},
+    {DataType::kU8, kReducersBy<RulesOfIntegers<uint8_t>>},
+    {DataType::kI8, kReducersBy<RulesOfIntegers<int8_t>>},
+    {DataType::kI16, kReducersBy<RulesOfIntegers<int16_t>>},
+    {DataType::kU16, kReducersBy<RulesOfIntegers<uint16_t>>},
+    {DataType::kF16, kReducersBy<RulesOfF16>},
+    {DataType::kBF16, kReducersBy<RulesOfBf16>},
+    {DataType::kI32, kReducersBy<RulesOfIntegers<int32_t>>},
+    {DataType::kU32, kReducersBy<RulesOfIntegers<uint32_t>>},
+    {DataType::kF32, kReducersBy<RulesOfF32>},
+    {DataType::kI64, kReducersBy<RulesOfIntegers<int64_t>>},
+    {DataType::kU64, kReducersBy<RulesOfIntegers<uint64_t>>},
+    {DataType::kF64, kReducersBy<RulesOfF64>},
 }};
 
 }  // namespace

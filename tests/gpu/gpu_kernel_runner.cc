@@ -45,6 +45,11 @@ class ArgumentsOnGpu {
     return arguments;
   }
 
+  absl::StatusOr<ReduceArguments> Of(ReduceArguments arguments) {
+    ASSIGN_OR_RETURN(arguments.segments, Moved(arguments.segments, arguments.segment_count));
+    return arguments;
+  }
+
   absl::StatusOr<ScaleArguments> Of(ScaleArguments arguments) {
     ASSIGN_OR_RETURN(arguments.matrices, Moved(arguments.matrices, arguments.matrix_count));
     return arguments;
@@ -65,6 +70,10 @@ class ArgumentsOnGpu {
   void Move(KernelBox& box) const {
     box.address = mirror_.OnGpu(box.address);
     box.factors_address = mirror_.OnGpu(box.factors_address);
+  }
+  void Move(ReductionSegment& segment) const {
+    segment.address = mirror_.OnGpu(segment.address);
+    segment.to_address = mirror_.OnGpu(segment.to_address);
   }
   void Move(ScaledMatrix& matrix) const {
     matrix.address = mirror_.OnGpu(matrix.address);

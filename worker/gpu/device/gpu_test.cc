@@ -98,6 +98,10 @@ TEST_F(GpuTest, EveryKernelIsFoundByItsNameAndArguments) {
         EXPECT_EQ(kernel.argument_bytes, sizeof(PackArguments));
         gpu_->KernelNamed<PackArguments>(kernel.name);
         break;
+      case KernelParameter::kReduce:
+        EXPECT_EQ(kernel.argument_bytes, sizeof(ReduceArguments));
+        gpu_->KernelNamed<ReduceArguments>(kernel.name);
+        break;
       case KernelParameter::kScale:
         EXPECT_EQ(kernel.argument_bytes, sizeof(ScaleArguments));
         gpu_->KernelNamed<ScaleArguments>(kernel.name);

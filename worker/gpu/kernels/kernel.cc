@@ -34,4 +34,8 @@ std::string ConvertingKernelName(absl::string_view name, const Conversion& conve
                       absl::AsciiStrToLower(DataTypeName(conversion.to)));
 }
 
+std::string ReducingKernelName(DataType type) {
+  return absl::StrCat("crossmesh_reduce_", absl::AsciiStrToLower(DataTypeName(type)));
+}
+
 }  // namespace crossmesh

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/mesh/conversion.h"
+#include "common/mesh/data_type.h"
 #include "worker/gpu/kernels/kernel_arguments.h"
 
 #include <cstddef>
@@ -26,5 +27,9 @@ std::span<const Kernel> Kernels();
 // The name of the kernel that does what `name` does, and converts what it reads. Example: of
 // crossmesh_pack and F32 as BF16, crossmesh_pack_f32_as_bf16.
 std::string ConvertingKernelName(absl::string_view name, const Conversion& conversion);
+
+// The name of the kernel that reduces elements of a type, which CheckReduction allows: of F32,
+// crossmesh_reduce_f32.
+std::string ReducingKernelName(DataType type);
 
 }  // namespace crossmesh

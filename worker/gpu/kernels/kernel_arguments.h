@@ -9,7 +9,7 @@
 namespace crossmesh {
 
 // Which of these structs a kernel takes.
-enum class KernelParameter : uint8_t { kCopy, kPack, kScale };
+enum class KernelParameter : uint8_t { kCopy, kPack, kReduce, kScale };
 
 // Rows of memory at a constant distance that follow each other in packed order. In a list, boxes
 // are in packed order, each beginning where the one before it ends.
@@ -82,6 +82,35 @@ struct CopyArguments {
   // hashed.
   uint64_t* source_hashes = nullptr;
   uint64_t* destination_hashes = nullptr;
+};
+
+// What a block of threads reduces to, of the bytes of a segment.
+inline constexpr int64_t kReducedBytesOfBlock = int64_t{1} << 14;
+
+// Summands that are reduced to one, element by element: one after another at a fixed distance, all
+// at multiples of the size of an element. In a list, segments are in the order of their blocks.
+struct ReductionSegment {
+  uint64_t address = 0;  // of the first summand
+  int64_t distance_bytes = 0;
+  int64_t bytes = 0;        // of one, at least 1
+  uint64_t to_address = 0;  // where they are not
+  int64_t row_bytes = 0;    // there; a summand's rows follow each other
+  int64_t to_pitch_bytes = 0;
+  int32_t summands = 1;     // at least 1
+  int32_t first_block = 0;  // of the launch
+};
+
+// As ReductionKind of common/mesh/reduction.h.
+enum class KernelReduction : uint8_t { kSum, kMin, kMax };
+
+// Reduces segments of one type.
+struct ReduceArguments {
+  static constexpr KernelParameter kParameter = KernelParameter::kReduce;
+
+  const ReductionSegment* segments = nullptr;
+  int32_t segment_count = 0;
+  KernelReduction kind = KernelReduction::kSum;
+  int64_t divisor = 1;  // of a sum
 };
 
 // A matrix of bf16 with one f32 scale for each block of 128 x 128, and one factor: what elements

@@ -10,6 +10,7 @@
 #include "worker/gpu/kernels/testing/copy_kernel_conformance.h"
 #include "worker/gpu/kernels/testing/kernel_conformance_fixture.h"
 #include "worker/gpu/kernels/testing/pack_kernel_conformance.h"
+#include "worker/gpu/kernels/testing/reduce_kernel_conformance.h"
 #include "worker/gpu/kernels/testing/scale_kernel_conformance.h"
 #include "worker/gpu/kernels/testing/segments_kernel_conformance.h"
 #include "worker/gpu/kernels/testing/unpack_kernel_conformance.h"

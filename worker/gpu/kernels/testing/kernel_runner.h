@@ -23,7 +23,7 @@ namespace crossmesh {
 struct KernelLaunch {
   absl::string_view kernel;  // as in Kernels()
   int64_t blocks = 0;        // of threads, at least 1
-  std::variant<PackArguments, CopyArguments, ScaleArguments> arguments;
+  std::variant<PackArguments, CopyArguments, ReduceArguments, ScaleArguments> arguments;
   // All that the arguments and their boxes point to, but for these lists. No two overlap.
   std::vector<std::span<std::byte>> memory;
 };
