@@ -43,7 +43,8 @@ void AddLink(const LinkReport& link, std::vector<LinkReport>& links) {
 
 CourseTask::Running::Running(const TaskSpec& task, const Course<WorkerPart>& course,
                              const ArrayMemory& memory)
-    : progress(SettingsOf(course)), places(task, course, memory) {}
+    : progress(SettingsOf(course)),
+      places(task, course, [&memory](const DeviceId& device) { return memory.of(device); }) {}
 
 CourseTask::CourseTask(Ports ports, TaskSpec spec, ArrayMemory memory)
     : ports_(std::move(ports)),

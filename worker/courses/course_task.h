@@ -4,6 +4,7 @@
 #include "common/event_loop/timer_id.h"
 #include "worker/courses/course_counters.h"
 #include "worker/courses/course_memory.h"
+#include "worker/courses/course_places.h"
 #include "worker/courses/course_progress.h"
 #include "worker/executor/replay.h"
 #include "worker/executor/task.h"

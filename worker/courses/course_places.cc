@@ -1,0 +1,108 @@
+#include "worker/courses/course_places.h"
+
+#include "worker/executor/prepared_part.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace crossmesh {
+
+int64_t ArrayBytesOf(const WorkerPart& part, const DeviceId& device) {
+  int64_t bytes = 0;
+  for (const Course<WorkerPart>& course : part.courses()) {
+    bytes = std::max(bytes, CourseMemory(CourseTables(course), device).bytes());
+  }
+  return bytes;
+}
+
+CoursePlaces::CoursePlaces(const TaskSpec& task, const Course<WorkerPart>& course,
+                           ArraysOf arrays_of)
+    : task_(task), course_(course) {
+  const CourseTables tables(course);
+  const WorkerPart& part = task.part->part();
+  for (const DeviceRank device : part.spec().devices) {
+    const DeviceId& name = part.tensors().devices()[device];
+    const std::optional<DeviceRank> rank = table(0).FindDevice(name);
+    if (!rank.has_value()) continue;
+    devices_.push_back({.whole = device,
+                        .rank = *rank,
+                        .arrays = CourseMemory(tables, name),
+                        .memory = arrays_of(name)});
+  }
+}
+
+std::byte* CoursePlaces::InArray(const Device& device, CourseProgress::At at,
+                                 CourseMemory::Array array, int32_t tensor) const {
+  const StorageLayout* const layout = device.arrays.Find(at.step, array);
+  if (layout == nullptr || layout->offset_of_tensor[tensor] < 0) return nullptr;
+  return device.memory + device.arrays.buffer_bytes() * (at.instance % course_.buffers) +
+         layout->offset_of_tensor[tensor];
+}
+
+std::byte* CoursePlaces::InTile(const Device& device, CourseProgress::At at, Side side,
+                                int32_t tensor) const {
+  const auto& tiles = side == Side::kSource ? task_.sources : task_.destinations;
+  const auto found = tiles.find(device.whole);
+  if (found == tiles.end()) return nullptr;
+  const int32_t of_manifest =
+      course_.tensors[int64_t{at.instance} * course_.tensors_of_instance() + tensor];
+  std::byte* const tile = found->second.tensor[of_manifest];
+  if (tile == nullptr) return nullptr;
+  const TensorTable& of_step = table(at.step);
+  const int32_t group = of_step.group_of_tensor()[tensor];
+  const int64_t slab = at.instance % of_step.groups()[group].slab.slabs;
+  return tile + slab * RowsOf(of_step, side, group, device.rank).row_bytes;
+}
+
+std::byte* CoursePlaces::Place(const Device& device, CourseProgress::At at, Side side,
+                               int32_t tensor) const {
+  const bool is_last = at.step + 1 == std::ssize(course_.steps);
+  if (side == Side::kDestination) {
+    return is_last && !reduces(at.step) ? InTile(device, at, side, tensor)
+                                        : InArray(device, at, CourseMemory::Array::kMoved, tensor);
+  }
+  if (at.step == 0) return InTile(device, at, side, tensor);
+  const CourseProgress::At before{.step = at.step - 1, .instance = at.instance};
+  return InArray(device, before,
+                 reduces(before.step) ? CourseMemory::Array::kReduced : CourseMemory::Array::kMoved,
+                 tensor);
+}
+
+absl::flat_hash_map<DeviceRank, BoundTiles> CoursePlaces::Of(CourseProgress::At at,
+                                                             Side side) const {
+  absl::flat_hash_map<DeviceRank, BoundTiles> bound;
+  for (const Device& device : devices_) {
+    BoundTiles tiles;
+    for (int32_t tensor = 0; tensor < course_.tensors_of_instance(); ++tensor) {
+      tiles.tensor.push_back(Place(device, at, side, tensor));
+    }
+    bound.emplace(device.rank, std::move(tiles));
+  }
+  return bound;
+}
+
+std::vector<CoursePlaces::Reducing> CoursePlaces::ReducingOf(CourseProgress::At at) const {
+  std::vector<Reducing> all;
+  const TensorTable& of_step = table(at.step);
+  const bool is_last = at.step + 1 == std::ssize(course_.steps);
+  for (const Device& device : devices_) {
+    for (int32_t tensor = 0; tensor < course_.tensors_of_instance(); ++tensor) {
+      const int32_t group = of_step.group_of_tensor()[tensor];
+      const TileRows rows = RowsOf(of_step, Side::kDestination, group, device.rank);
+      if (rows.bytes == 0) continue;
+      const TensorGroup& of_group = of_step.groups()[group];
+      all.push_back({.type = of_group.type,
+                     .summands = {.first = InArray(device, at, CourseMemory::Array::kMoved, tensor),
+                                  .distance_bytes = rows.bytes,
+                                  .count = rows.summands},
+                     .out = is_last ? InTile(device, at, Side::kDestination, tensor)
+                                    : InArray(device, at, CourseMemory::Array::kReduced, tensor),
+                     .out_pitch = rows.row_bytes * (is_last ? of_group.slab.slabs : 1),
+                     .rows = rows});
+    }
+  }
+  return all;
+}
+
+}  // namespace crossmesh
