@@ -281,6 +281,33 @@ void AddRelay(const WorkerPart::Spec& from, const WorkerPart::PartRelay& relay,
   if (added.hop_count > 0) to.relays.push_back(added);
 }
 
+// The devices of a part that are in the table of a step, by their ranks there.
+std::vector<DeviceRank> RanksIn(const TensorTable& table, const TensorTable& whole,
+                                std::span<const DeviceRank> devices) {
+  std::vector<DeviceRank> ranks;
+  for (const DeviceRank device : devices) {
+    const std::optional<DeviceRank> rank = table.FindDevice(whole.devices()[device]);
+    if (rank.has_value()) ranks.push_back(*rank);
+  }
+  std::ranges::sort(ranks);
+  return ranks;
+}
+
+// The courses of a part as some of its devices have them; null where there are none.
+absl::StatusOr<std::shared_ptr<const std::vector<Course<WorkerPart>>>> CutCourses(
+    const WorkerPart& part, std::span<const DeviceRank> devices) {
+  if (!part.has_courses()) return nullptr;
+  std::vector<Course<WorkerPart>> courses = part.courses();
+  for (Course<WorkerPart>& course : courses) {
+    for (Course<WorkerPart>::Step& step : course.steps) {
+      ASSIGN_OR_RETURN(WorkerPart cut,
+                       CutPart(*step.move, RanksIn(step.move->tensors(), part.tensors(), devices)));
+      step.move = std::make_shared<const WorkerPart>(std::move(cut));
+    }
+  }
+  return std::make_shared<const std::vector<Course<WorkerPart>>>(std::move(courses));
+}
+
 // The course as each worker has it.
 absl::StatusOr<std::vector<Course<WorkerPart>>> CutCourse(
     const Course<Plan>& course, const std::vector<std::vector<DeviceId>>& devices_of_worker) {
@@ -313,10 +340,6 @@ absl::StatusOr<std::vector<WorkerPart>> CutParts(
 
 absl::StatusOr<WorkerPart> CutPart(const WorkerPart& part, std::vector<DeviceRank> devices) {
   const WorkerPart::Spec& whole = part.spec();
-  if (part.has_courses()) {
-    return absl::InvalidArgumentError(
-        "a part of a worker's part: expected one without courses, found some");
-  }
   for (const DeviceRank device : devices) {
     if (std::ranges::binary_search(whole.devices, device)) continue;
     return absl::InvalidArgumentError(
@@ -325,6 +348,7 @@ absl::StatusOr<WorkerPart> CutPart(const WorkerPart& part, std::vector<DeviceRan
   }
   WorkerPart::Spec spec = SettingsOf(whole);
   spec.devices = std::move(devices);
+  ASSIGN_OR_RETURN(spec.courses, CutCourses(part, spec.devices));
   for (const WorkerPart::PartRelay& relay : whole.relays) AddRelay(whole, relay, spec);
   for (const WorkerPart::PartCopy& copy : whole.copies) {
     if (std::ranges::binary_search(spec.devices, copy.device)) spec.copies.push_back(copy);

@@ -125,8 +125,7 @@ absl::StatusOr<std::vector<WorkerPart>> CutParts(
     const Plan& plan, const std::vector<std::vector<DeviceId>>& devices_of_worker);
 
 // The part of some of a part's devices, ascending: what CutParts would make for a worker that owns
-// just these. InvalidArgument when the part lacks one of them, or has courses. Cost: linear in the
-// part.
+// just these. InvalidArgument when the part lacks one of them. Cost: linear in the part.
 absl::StatusOr<WorkerPart> CutPart(const WorkerPart& part, std::vector<DeviceRank> devices);
 
 // Half of a part of a plan that joins GPUs and host memory: the relays and copies to those of its

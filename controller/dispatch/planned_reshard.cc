@@ -71,10 +71,9 @@ void PlannedReshard::FindMovingDevices() {
     note(hop.to, hop.to);
   }
   for (const LocalCopy& copy : plan_.copies()) note(copy.device, copy.device);
-  // In courses all take part, in host memory.
-  if (plan_.has_courses()) moves.assign(moves.size(), true);
-  // All must make its calls, also those whose bytes it takes from others that have the same.
-  if (plan_.spec().m2n) {
+  // In courses all take part. All must make the calls of M2N, also those whose bytes it takes from
+  // others that have the same.
+  if (plan_.has_courses() || plan_.spec().m2n) {
     moves.assign(moves.size(), true);
     moves_over_gpus = moves;
   }

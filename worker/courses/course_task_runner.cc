@@ -2,6 +2,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/event_loop/event_loop.h"
+#include "worker/courses/counted_course.h"
 #include "worker/courses/course_task.h"
 #include "worker/executor/prepared_part.h"
 
@@ -22,12 +23,8 @@ absl::Status CourseTaskRunner::Start(TaskSpec spec, TaskObserver& observer) {
   if (Find(key) != nullptr) {
     return absl::AlreadyExistsError(absl::StrCat(key.ToString(), " runs here"));
   }
-  for (const DeviceRank device : part.spec().devices) {
-    const DeviceId& name = part.tensors().devices()[device];
-    if (!ports_.is_gpu(name)) continue;
-    return absl::UnimplementedError(
-        absl::StrCat("steps: expected devices of host memory, found GPU ", ToString(name)));
-  }
+  ASSIGN_OR_RETURN(const bool is_on_gpus, IsOnGpus(spec));
+  if (is_on_gpus) return StartOnGpus(std::move(spec), observer);
   ASSIGN_OR_RETURN(ArrayMemory memory, ArrayMemory::Create(part, ports_.make_memory));
   auto task = std::make_unique<CourseTask>(
       CourseTask::Ports{
@@ -40,6 +37,45 @@ absl::Status CourseTaskRunner::Start(TaskSpec spec, TaskObserver& observer) {
       std::move(spec), std::move(memory));
   RETURN_IF_ERROR(task->Start());
   tasks_[key] = std::move(task);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> CourseTaskRunner::IsOnGpus(const TaskSpec& spec) const {
+  const WorkerPart& part = spec.part->part();
+  const DeviceId* gpu = nullptr;
+  const DeviceId* other = nullptr;
+  for (const DeviceRank device : part.spec().devices) {
+    const DeviceId& name = part.tensors().devices()[device];
+    (ports_.is_gpu(name) ? gpu : other) = &name;
+  }
+  if (gpu == nullptr) return false;
+  if (other != nullptr) {
+    return absl::UnimplementedError(
+        absl::StrCat("steps: expected GPUs alone or host memory alone, found GPU ", ToString(*gpu),
+                     " and ", ToString(*other), " in host memory"));
+  }
+  // Some device of another worker is none.
+  if (spec.communicators.empty()) {
+    return absl::UnimplementedError(absl::StrCat("steps: GPU ", ToString(*gpu),
+                                                 ": expected a communicator of GPUs, found none"));
+  }
+  return true;
+}
+
+absl::Status CourseTaskRunner::StartOnGpus(TaskSpec spec, TaskObserver& observer) {
+  const TaskKey key = spec.key;
+  if (on_gpus_.contains(key)) {
+    return absl::AlreadyExistsError(absl::StrCat(key.ToString(), " runs here"));
+  }
+  auto counted = std::make_unique<CountedCourse>(
+      CountedCourse::Ports{
+          .counters = counters_,
+          .observer = observer,
+          // Not from inside the task's own call.
+          .over = [this, key] { ports_.loop.Post([this, key] { on_gpus_.erase(key); }); }},
+      spec.part->part());
+  RETURN_IF_ERROR(ports_.others.Start(std::move(spec), *counted));
+  on_gpus_[key] = std::move(counted);
   return absl::OkStatus();
 }
 

@@ -17,13 +17,14 @@
 namespace crossmesh {
 
 class Arena;
+class CountedCourse;
 class CourseTask;
 class EventLoop;
 class ReplayRunner;
 struct DeviceId;
 
-// Runs parts with courses, step by step, and leaves all others to another runner. Confined to the
-// loop; destroyed when that has stopped.
+// Runs parts with courses in host memory, step by step, and leaves all others to another runner:
+// also those on GPUs, which it counts. Confined to the loop; destroyed when that has stopped.
 class CourseTaskRunner final : public TaskRunner {
  public:
   // All must outlive it.
@@ -40,7 +41,7 @@ class CourseTaskRunner final : public TaskRunner {
   ~CourseTaskRunner() override;
 
   // As ReplayRunner::StartReplays; ResourceExhausted without memory for arrays; Unimplemented for a
-  // course on a GPU.
+  // course on GPUs and host memory.
   absl::Status Start(TaskSpec spec, TaskObserver& observer) override;
   void Cancel(const TaskKey& key, absl::Status why) override;
   void Refuse(const TaskKey& key) override { ports_.others.Refuse(key); }
@@ -50,11 +51,14 @@ class CourseTaskRunner final : public TaskRunner {
   const CourseCounters& counters() const { return counters_; }
 
  private:
+  absl::StatusOr<bool> IsOnGpus(const TaskSpec& spec) const;
+  absl::Status StartOnGpus(TaskSpec spec, TaskObserver& observer);
   CourseTask* Find(const TaskKey& key) const;
 
   const Ports ports_;
   CourseCounters counters_;
   std::map<TaskKey, std::unique_ptr<CourseTask>> tasks_;
+  std::map<TaskKey, std::unique_ptr<CountedCourse>> on_gpus_;
 };
 
 }  // namespace crossmesh

@@ -12,8 +12,6 @@ namespace {
 
 constexpr int64_t kInstancesMax = 1024;
 static_assert(4 * kInstancesMax <= kCourseInstancesMax);
-// One is filled, one is read, and one waits, so that no step waits for the one after it.
-constexpr int32_t kBuffers = 3;
 
 // How a group's tensors are dealt out to the instances of a course: so many in each, of which each
 // has so many slabs.
@@ -97,7 +95,7 @@ class CourseTensors {
   absl::StatusOr<Course<StepTable>> Take(const std::vector<std::optional<Reduction>>& reductions) {
     Course<StepTable> course{
         .instances = static_cast<int32_t>(instances_),
-        .buffers = static_cast<int32_t>(std::min<int64_t>(instances_, kBuffers))};
+        .buffers = static_cast<int32_t>(std::min<int64_t>(instances_, sizes_.buffers))};
     for (const std::vector<int32_t>& tensors : of_instance_) {
       course.tensors.insert(course.tensors.end(), tensors.begin(), tensors.end());
     }

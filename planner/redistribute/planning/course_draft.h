@@ -21,6 +21,9 @@ struct CourseSizes {
   int64_t array_bytes = int64_t{4} << 20;
   // Of a slab in a tile, at least: rows are copied one by one.
   int64_t row_elements = 64;
+  // Instances that have arrays at a time, if there are so many. Of three one is filled, one is
+  // read, and one waits, so that no step waits for the one after it.
+  int32_t buffers = 3;
 };
 
 // How the tensors of a group go from end to end.

@@ -6,17 +6,14 @@
 #include "common/mesh/reduction.h"
 #include "common/plan/course_tables.h"
 #include "common/plan/proof.h"
-#include "planner/network/bound.h"
-#include "planner/network/demands.h"
-#include "planner/network/host_network.h"
 #include "planner/redistribute/baselines/baselines.h"
 #include "planner/redistribute/derivation_proof.h"
 #include "planner/redistribute/mesh_cost.h"
 #include "planner/redistribute/planning/common_axes.h"
 #include "planner/redistribute/planning/course_draft.h"
+#include "planner/redistribute/planning/course_figures.h"
 #include "planner/redistribute/planning/lowering.h"
 #include "planner/redistribute/redistribution_search.h"
-#include "planner/reshard/rack_routes.h"
 
 #include <algorithm>
 #include <map>
@@ -37,6 +34,10 @@ namespace {
 // measurement (docs/benchmarks/collectives.md).
 constexpr int64_t kStepChunkBytes = int64_t{1} << 20;
 constexpr int64_t kHostChunkBytes = int64_t{256} << 10;
+
+// On GPUs, where steps follow each other and each costs calls of NCCL and looks at the GPU:
+// assumed, as nothing of it was measured.
+constexpr CourseSizes kGpuSizes = {.array_bytes = int64_t{256} << 20, .buffers = 1};
 
 // Arrays are made no smaller than these to stay within a limit of memory.
 constexpr int64_t kArrayBytesMin = int64_t{64} << 10;
@@ -75,7 +76,7 @@ absl::StatusOr<RedistributionEnd> EndOn(const Placement& placement,
 
 class RedistributionPlanner {
  public:
-  RedistributionPlanner(const ReshardRequest& request, const CourseSizes& sizes,
+  RedistributionPlanner(const ReshardRequest& request, const std::optional<CourseSizes>& sizes,
                         CancelCheck cancelled)
       : request_(request), tensors_(*request.tensors), sizes_(sizes), cancelled_(cancelled) {}
 
@@ -114,13 +115,18 @@ class RedistributionPlanner {
     return absl::OkStatus();
   }
 
-  absl::Status CheckDevices() const {
-    for (const DeviceId& device : tensors_.devices()) {
-      if (request_.topology.FindGpu(device) == nullptr) continue;
-      return absl::UnimplementedError(absl::StrCat(
-          "strategy redistribute: expected devices of host memory, found GPU ", ToString(device)));
-    }
-    return absl::OkStatus();
+  absl::Status CheckDevices() {
+    const auto is_gpu = [this](const DeviceId& device) {
+      return request_.topology.FindGpu(device) != nullptr;
+    };
+    const std::vector<DeviceId>& devices = tensors_.devices();
+    const auto gpu = std::ranges::find_if(devices, is_gpu);
+    const auto other = std::ranges::find_if_not(devices, is_gpu);
+    are_gpus_ = gpu != devices.end();
+    if (!are_gpus_ || other == devices.end()) return absl::OkStatus();
+    return absl::UnimplementedError(
+        absl::StrCat("strategy redistribute: expected GPUs alone or host memory alone, found GPU ",
+                     ToString(*gpu), " and ", ToString(*other), " in host memory"));
   }
 
   absl::Status RouteGroup(int32_t group) {
@@ -208,23 +214,22 @@ class RedistributionPlanner {
   int64_t DeviceBytes(const std::vector<Course<StepTable>>& drafts) const;
   absl::StatusOr<Plan> PlanCourses();
   absl::StatusOr<Course<Plan>> PlanSteps(const Course<StepTable>& draft) const;
-  absl::StatusOr<PlanFigures> FiguresOf(const Slicing& slicing,
-                                        const std::vector<Course<Plan>>& courses) const;
 
   const ReshardRequest& request_;
   const TensorTable& tensors_;
-  const CourseSizes sizes_;
+  const std::optional<CourseSizes> sizes_;  // nothing: as the devices are
   const CancelCheck cancelled_;
   PartialReduction reduction_ = PartialReduction::kSum;
   RedistributionObjective objective_ = RedistributionObjective::kSeconds;
   std::optional<RedistributionBaseline> method_;
   std::map<int32_t, GroupRoute> routes_;  // by group
+  bool are_gpus_ = false;
 };
 
 absl::StatusOr<std::vector<Course<StepTable>>> RedistributionPlanner::DraftWithinLimit() const {
   std::vector<const GroupRoute*> routes;
   for (const auto& [group, route] : routes_) routes.push_back(&route);
-  CourseSizes sizes = sizes_;
+  CourseSizes sizes = sizes_.value_or(are_gpus_ ? kGpuSizes : CourseSizes());
   while (true) {
     ASSIGN_OR_RETURN(std::vector<Course<StepTable>> drafts, DraftCourses(tensors_, routes, sizes));
     const int64_t bytes = DeviceBytes(drafts);
@@ -267,7 +272,8 @@ absl::StatusOr<Plan> RedistributionPlanner::PlanCourses() {
     ASSIGN_OR_RETURN(Course<Plan> course, PlanSteps(draft));
     courses.push_back(std::move(course));
   }
-  ASSIGN_OR_RETURN(PlanFigures figures, FiguresOf(slicing, courses));
+  ASSIGN_OR_RETURN(PlanFigures figures, FiguresOfCourses(request_, slicing, courses));
+  figures.search = SearchText();
   return Plan::Create(
       {.tensors = request_.tensors,
        .slicing = std::make_shared<const Slicing>(std::move(slicing)),
@@ -282,13 +288,16 @@ absl::StatusOr<Course<Plan>> RedistributionPlanner::PlanSteps(
   Course<Plan> course{
       .instances = draft.instances, .buffers = draft.buffers, .tensors = draft.tensors};
   for (const Course<StepTable>::Step& step : draft.steps) {
-    ASSIGN_OR_RETURN(Plan plan,
-                     PlanReshard({.tensors = step.move->table,
-                                  .topology = request_.topology,
-                                  .chunk_bytes = request_.chunk_bytes == 0 ? kStepChunkBytes
-                                                                           : request_.chunk_bytes,
-                                  .nic_share = request_.nic_share},
-                                 cancelled_));
+    ReshardRequest request{.tensors = step.move->table,
+                           .topology = request_.topology,
+                           .chunk_bytes = request_.chunk_bytes,
+                           .nic_share = request_.nic_share,
+                           // All steps are over one communicator of all devices.
+                           .no_broadcasts = true,
+                           .no_m2n = "it is a step of several"};
+    // Between GPUs the planner finds the best size.
+    if (request.chunk_bytes == 0 && !are_gpus_) request.chunk_bytes = kStepChunkBytes;
+    ASSIGN_OR_RETURN(Plan plan, PlanReshard(request, cancelled_));
     course.steps.push_back(
         {.move = std::make_shared<const Plan>(std::move(plan)), .reduction = step.reduction});
     RETURN_IF_ERROR(CheckWanted(cancelled_));
@@ -296,36 +305,10 @@ absl::StatusOr<Course<Plan>> RedistributionPlanner::PlanSteps(
   return course;
 }
 
-absl::StatusOr<PlanFigures> RedistributionPlanner::FiguresOf(
-    const Slicing& slicing, const std::vector<Course<Plan>>& courses) const {
-  const HostNetwork network = HostNetworkOf(tensors_, request_.topology);
-  const HostGroups groups = GroupByHosts(tensors_, slicing);
-  ExactBound bound = ComputeBound(groups.demands, network);
-  RETURN_IF_ERROR(AddMix(groups.demands, network, bound));
-  PlanFigures figures{.strategy = std::string(StrategyName(Strategy::kRedistribute)),
-                      .bound = ToBound(bound, network),
-                      .assumed_rates = network.assumed_rates,
-                      .least_network_bytes = LeastBytes(groups.demands),
-                      .search = SearchText()};
-  for (const Course<Plan>& course : courses) {
-    double longest = 0;
-    for (const Course<Plan>::Step& step : course.steps) {
-      const PlanFigures& of_step = step.move->figures();
-      figures.predicted_seconds += of_step.predicted_seconds;
-      longest = std::max(longest, of_step.predicted_seconds);
-      figures.depth = std::max(figures.depth, of_step.depth);
-      figures.network_bytes += of_step.network_bytes * course.instances;
-    }
-    // Steps of several instances overlap.
-    figures.predicted_seconds += longest * (course.instances - 1);
-  }
-  return figures;
-}
-
 }  // namespace
 
 absl::StatusOr<Plan> PlanRedistribution(const ReshardRequest& request, CancelCheck cancelled,
-                                        const CourseSizes& sizes) {
+                                        const std::optional<CourseSizes>& sizes) {
   CHECK(request.tensors != nullptr);
   return RedistributionPlanner(request, sizes, cancelled).Make();
 }

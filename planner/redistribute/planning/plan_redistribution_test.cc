@@ -1,5 +1,6 @@
 #include "planner/redistribute/planning/plan_redistribution.h"
 
+#include "common/mesh/gpu_host.h"
 #include "common/plan/course.h"
 #include "common/plan/proof.h"
 #include "common/plan/worker_part.h"
@@ -86,6 +87,72 @@ TEST(PlanRedistribution, WithoutMemoryBetweenStepsItIsOneMove) {
   ASSERT_OK_AND_ASSIGN(const Plan plan, PlanOf(course));
   EXPECT_FALSE(plan.has_courses());
   EXPECT_OK(Prove(plan, {.device_bytes_max = course.request.device_bytes_max}));
+}
+
+TEST(PlanRedistribution, RandomPlansOfGpusAreProven) {
+  const uint64_t seed = FromEnvironment("CROSSMESH_SEED", 500'000);
+  int64_t with_courses = 0;
+  const int64_t cases = RandomCases(300);
+  for (int64_t i = 0; i < cases && !HasFailure(); ++i) {
+    SCOPED_TRACE(absl::StrCat("CROSSMESH_SEED=", seed + i, " CROSSMESH_CASES=1"));
+    ASSERT_OK_AND_ASSIGN(const Plan plan,
+                         PlanOf(RandomCourseRequest(seed + i, i % 2 == 0, {.gpus = true})));
+    EXPECT_OK(Prove(plan));
+    EXPECT_GE(plan.figures().predicted_seconds, plan.figures().bound.seconds);
+    with_courses += plan.has_courses() ? 1 : 0;
+    for (const Course<Plan>& course : plan.courses()) {
+      for (const auto& step : course.steps) {
+        EXPECT_FALSE(step.move->spec().m2n);
+        EXPECT_EQ(step.move->spec().broadcast_groups.size(), 0);
+      }
+    }
+  }
+  if (cases >= 300) EXPECT_GT(with_courses, 50);
+}
+
+// So GPUs of a worker are given the parts of their devices.
+TEST(PlanRedistribution, APartOfAPartIsThatOfAWorkerWithTheseDevicesAlone) {
+  int64_t with_courses = 0;
+  for (uint64_t seed = 600'000; seed < 600'060 && !HasFailure(); ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    ASSERT_OK_AND_ASSIGN(const Plan plan, PlanOf(RandomCourseRequest(seed, true)));
+    const std::vector<DeviceId>& devices = plan.tensors().devices();
+    std::vector<std::vector<DeviceId>> each_alone;
+    for (const DeviceId& device : devices) each_alone.push_back({device});
+    ASSERT_OK_AND_ASSIGN(const std::vector<WorkerPart> alone, CutParts(plan, each_alone));
+    ASSERT_OK_AND_ASSIGN(const std::vector<WorkerPart> whole, CutParts(plan, {devices}));
+    for (DeviceRank device = 0; device < std::ssize(devices); ++device) {
+      ASSERT_OK_AND_ASSIGN(const WorkerPart cut, CutPart(whole[0], {device}));
+      EXPECT_EQ(cut.digest(), alone[device].digest());
+    }
+    with_courses += plan.has_courses() ? 1 : 0;
+  }
+  EXPECT_GT(with_courses, 10);
+}
+
+// One leg follows the other there, so nothing overlaps.
+TEST(PlanRedistribution, AGpuHasArraysOfOneInstanceAndTakesAllStepsOfEach) {
+  CourseRequest course = SumsOfAMatrix();
+  PutOnGpus(course.request);
+  course.request.device_bytes_max = (16 << 20) + 2 * (4 << 20) + (1 << 20);
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanRedistribution(course.request));
+  EXPECT_OK(Prove(plan, {.device_bytes_max = course.request.device_bytes_max}));
+  ASSERT_EQ(plan.courses().size(), 1U);
+  const Course<Plan>& of_plan = plan.courses()[0];
+  EXPECT_GT(of_plan.instances, 1);
+  EXPECT_EQ(of_plan.buffers, 1);
+  double once = 0;
+  for (const auto& step : of_plan.steps) once += step.move->figures().predicted_seconds;
+  EXPECT_DOUBLE_EQ(plan.figures().predicted_seconds, of_plan.instances * once);
+}
+
+TEST(PlanRedistribution, GpusAndHostMemoryTogetherAreRefusedByName) {
+  CourseRequest course = SumsOfAMatrix();
+  std::vector<Host> hosts = GpuHosts("h100x8", {"h0", "h1"})->hosts();
+  std::erase_if(hosts[1].gpus, [](const HostGpu& gpu) { return gpu.device == 1; });
+  ASSERT_OK_AND_ASSIGN(course.request.topology, Topology::Create(std::move(hosts), {}));
+  EXPECT_THAT(PlanOf(course), StatusIs(absl::StatusCode::kUnimplemented,
+                                       HasSubstr("found GPU h0.0 and h1.1 in host memory")));
 }
 
 // What a course says is proven by the controller, and by each worker.

@@ -7,7 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <numeric>
+#include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -15,8 +18,6 @@
 
 namespace crossmesh {
 namespace {
-
-constexpr int64_t kItemBytes = 4;  // of F32 and of I32
 
 // Of the element at a place of a box, row-major, in a tensor.
 int64_t IndexOf(const Shape& shape, const Box& box, int64_t place) {
@@ -39,10 +40,11 @@ void ForEachElement(const TensorTable& table, const TileMemory& memory, Side sid
   for (int32_t t = 0; t < std::ssize(table.group_of_tensor()); ++t) {
     const int32_t group = table.group_of_tensor()[t];
     std::byte* element = tiles.tensor[t];
+    const int64_t item_bytes = ItemBytes(table.groups()[group].type);
     for (const Box& box : table.TileOf(side, group, device)) {
       for (int64_t i = 0; i < box.volume(); ++i) {
         visit(t, IndexOf(table.groups()[group].shape, box, i), element);
-        element += kItemBytes;
+        element += item_bytes;
       }
     }
   }
@@ -101,7 +103,7 @@ DataType TypeOf(const TensorTable& table, int32_t tensor) {
 }  // namespace
 
 absl::Status CheckSums(const RedistributionInputs& inputs, const Plan& plan,
-                       const TileMemory& memory) {
+                       const TileMemory& memory, std::optional<DeviceRank> only) {
   const TensorTable& table = plan.tensors();
   const Mesh& mesh = table.placements(Side::kSource)[0].mesh;
   const PartialSlots before(mesh, inputs.source_partial);
@@ -114,6 +116,7 @@ absl::Status CheckSums(const RedistributionInputs& inputs, const Plan& plan,
   }
   for (int64_t slot = 0; slot < mesh.slots(); ++slot) {
     const DeviceRank device = table.slots(Side::kDestination, 0)[slot];
+    if (only.has_value() && device != *only) continue;
     int64_t wrong = 0;
     ForEachElement(
         table, memory, Side::kDestination, device,
@@ -134,18 +137,45 @@ absl::Status CheckSums(const RedistributionInputs& inputs, const Plan& plan,
   return absl::OkStatus();
 }
 
-void FillSummands(const RedistributionInputs& inputs, const Plan& plan, const TileMemory& memory) {
+namespace {
+
+// Of each element of each source tile: what `write` puts there, of a tensor, the index of the
+// element in it, and the number of its summand.
+template <typename Write>
+void FillSources(const RedistributionInputs& inputs, const Plan& plan, const TileMemory& memory,
+                 Write write) {
   const TensorTable& table = plan.tensors();
   const Mesh& mesh = table.placements(Side::kSource)[0].mesh;
   const PartialSlots before(mesh, inputs.source_partial);
   for (int64_t slot = 0; slot < mesh.slots(); ++slot) {
     ForEachElement(table, memory, Side::kSource, table.slots(Side::kSource, 0)[slot],
                    [&](int32_t tensor, int64_t index, std::byte* element) {
-                     const uint32_t bits =
-                         BitsOf(TypeOf(table, tensor), Summand(tensor, index, before.Of(slot)));
-                     std::memcpy(element, &bits, sizeof(bits));
+                     write(tensor, index, before.Of(slot), element);
                    });
   }
+}
+
+}  // namespace
+
+void FillSummands(const RedistributionInputs& inputs, const Plan& plan, const TileMemory& memory) {
+  FillSources(inputs, plan, memory,
+              [&](int32_t tensor, int64_t index, int64_t partial, std::byte* element) {
+                const uint32_t bits =
+                    BitsOf(TypeOf(plan.tensors(), tensor), Summand(tensor, index, partial));
+                std::memcpy(element, &bits, sizeof(bits));
+              });
+}
+
+void FillRandomSummands(const RedistributionInputs& inputs, const Plan& plan,
+                        const TileMemory& memory) {
+  const TensorTable& table = plan.tensors();
+  FillSources(inputs, plan, memory,
+              [&](int32_t tensor, int64_t index, int64_t partial, std::byte* element) {
+                std::seed_seq seed = {int64_t{tensor}, index, partial};
+                uint32_t bits[2];
+                seed.generate(std::begin(bits), std::end(bits));
+                std::memcpy(element, bits, ItemBytes(TypeOf(table, tensor)));
+              });
 }
 
 }  // namespace crossmesh

@@ -152,6 +152,7 @@ class CompiledPart {
       std::shared_ptr<const PreparedPart> part, const Options& options);
 
   const PreparedPart& part() const { return *part_; }
+  const std::shared_ptr<const PreparedPart>& shared_part() const { return part_; }
   DeviceRank device() const { return part_->part().spec().devices.front(); }
   bool checksums() const { return options_.checksums; }
   int64_t staging_bytes() const { return options_.staging_bytes; }

@@ -1,6 +1,7 @@
 #include "worker/gpu/executor/agreement_exchange.h"
 
 #include "common/base/status_macros.h"
+#include "worker/executor/prepared_part.h"
 #include "worker/gpu/communicators/registered_staging.h"
 #include "worker/gpu/compiler/chunk_message.h"
 #include "worker/gpu/device/registered_memory.h"
@@ -12,28 +13,28 @@ namespace {
 
 constexpr int64_t kAgreementBytes = sizeof(ExecutionAgreement);
 
-int64_t PlaceAfter(const CompiledPart& compiled) {
-  return ChunkMessage::RoundUp(compiled.staging_bytes(), ChunkMessage::kPlaceAlignment);
+int64_t PlaceAfter(const GpuBinding& binding) {
+  return ChunkMessage::RoundUp(binding.staging_bytes(), ChunkMessage::kPlaceAlignment);
 }
 
 }  // namespace
 
-int64_t AgreementExchange::StagingBytes(const CompiledPart& compiled) {
-  return PlaceAfter(compiled) + kAgreementBytes * (1 + GpuBinding::AgreementsTold(compiled));
+int64_t AgreementExchange::StagingBytes(const GpuBinding& binding) {
+  return PlaceAfter(binding) + kAgreementBytes * (1 + binding.agreements_told_count());
 }
 
 // The own one is the first, those that are told follow: of the peers, or of all ranks.
 uint64_t AgreementExchange::AddressOf(size_t place) const {
-  return shared_.staging.address() + PlaceAfter(binding_.compiled()) + kAgreementBytes * place;
+  return shared_.staging.address() + PlaceAfter(binding_) + kAgreementBytes * place;
 }
 
 absl::Status AgreementExchange::Begin() {
-  const CompiledPart& compiled = binding_.compiled();
+  const GpuBinding::Peers& peers = binding_.peers();
   stage_ = Stage::kExchanging;
-  if (compiled.peers().empty()) return absl::OkStatus();
+  if (peers.all.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(binding_.host_memory().CopyToGpu(std::as_bytes(binding_.own_agreement()),
                                                    AddressOf(0), *shared_.wire));
-  if (compiled.is_of_group()) {
+  if (binding_.is_of_group()) {
     return communicator_.Perform({.kind = CollectiveKind::kAllGather,
                                   .from = AddressOf(0),
                                   .to = AddressOf(1),
@@ -42,12 +43,12 @@ absl::Status AgreementExchange::Begin() {
   }
   shared_.sends.clear();
   shared_.receives.clear();
-  for (const DeviceRank receiver : compiled.receivers()) {
+  for (const DeviceRank receiver : peers.receivers) {
     shared_.sends.push_back(
         {.peer = ranks_[receiver], .address = AddressOf(0), .bytes = kAgreementBytes});
   }
   size_t place = 0;
-  for (const DeviceRank sender : compiled.senders()) {
+  for (const DeviceRank sender : peers.senders) {
     shared_.receives.push_back(
         {.peer = ranks_[sender], .address = AddressOf(++place), .bytes = kAgreementBytes});
   }
@@ -78,11 +79,11 @@ absl::Status AgreementExchange::BeginReading() {
 }
 
 absl::Status AgreementExchange::Compare() {
-  const CompiledPart& compiled = binding_.compiled();
   const ExecutionAgreement& own = binding_.own_agreement().front();
-  const std::vector<DeviceId>& devices = compiled.part().part().tensors().devices();
-  const bool is_of_group = compiled.is_of_group();
-  const std::vector<DeviceRank>& told_by = is_of_group ? compiled.peers() : compiled.senders();
+  const std::vector<DeviceId>& devices = binding_.part().part().tensors().devices();
+  const bool is_of_group = binding_.is_of_group();
+  const GpuBinding::Peers& peers = binding_.peers();
+  const std::vector<DeviceRank>& told_by = is_of_group ? peers.all : peers.senders;
   for (size_t i = 0; i < told_by.size(); ++i) {
     const size_t place = is_of_group ? ranks_[told_by[i]] : i;
     RETURN_IF_ERROR(

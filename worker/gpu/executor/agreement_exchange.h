@@ -12,9 +12,9 @@
 
 namespace crossmesh {
 
-// Makes sure, before the first step of a compiled part, that nothing is received from a peer that
-// runs another one: one group of messages of one ExecutionAgreement each, through a place in
-// staging after those of the compiled part; in a broadcast group one all-gather, for which there is
+// Makes sure, before the first step of an execution, that nothing is received from a peer that runs
+// something else: one group of messages of one ExecutionAgreement each, through a place in staging
+// after those of the legs; in a broadcast group one all-gather, for which there is
 // a ring anyway. Confined to the thread of the Gpu.
 //
 // They go where the steps' messages go and no other way, since NCCL connects two ranks once for
@@ -22,8 +22,8 @@ namespace crossmesh {
 // does not run the same fails, takes none of its messages, and is noticed as one that stalls.
 class AgreementExchange {
  public:
-  // Of staging, that an execution of the compiled part takes in all.
-  static int64_t StagingBytes(const CompiledPart& compiled);
+  // Of staging, that an execution takes in all.
+  static int64_t StagingBytes(const GpuBinding& binding);
 
   // All must outlive this; `ranks` by DeviceRank.
   AgreementExchange(GpuBinding& binding, Communicator& communicator, std::span<const int> ranks,

@@ -4,7 +4,7 @@
 #include "worker/executor/testing/tile_memory.h"
 #include "worker/gpu/compiler/testing/compiled_parts.h"
 #include "worker/gpu/compiler/testing/small_plans.h"
-#include "worker/gpu/executor/gpu_binding.h"
+#include "worker/gpu/executor/gpu_legs.h"
 #include "worker/gpu/executor/gpu_scales.h"
 #include "worker/gpu/executor/testing/executor_rank.h"
 

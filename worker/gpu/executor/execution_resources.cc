@@ -28,6 +28,7 @@ absl::StatusOr<std::unique_ptr<ExecutionResources>> ExecutionResources::Create(
     ASSIGN_OR_RETURN(made->step_events.emplace_back(), StreamEvents::Create(gpu));
   }
   ASSIGN_OR_RETURN(made->scaled, GpuEvent::Create(gpu));
+  ASSIGN_OR_RETURN(made->reduced, GpuEvent::Create(gpu));
   ASSIGN_OR_RETURN(made->end_events, StreamEvents::Create(gpu));
   return made;
 }

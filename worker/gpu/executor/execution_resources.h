@@ -43,6 +43,7 @@ struct ExecutionResources {
   std::unique_ptr<GpuStream> unpack;      // copies as well, which run while its step's transfers do
   std::vector<StreamEvents> step_events;  // [step modulo their number]
   std::unique_ptr<GpuEvent> scaled;       // after the scales of an execution
+  std::unique_ptr<GpuEvent> reduced;      // after the reductions of a leg
   StreamEvents end_events;                // after everything
   std::vector<RankMessage> sends;         // of the step in hand
   std::vector<RankMessage> receives;

@@ -1,48 +1,53 @@
 #include "worker/gpu/executor/gpu_binding.h"
 
+#include "common/base/digest_builder.h"
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
-#include "worker/gpu/compiler/checksum_comparison.h"
 #include "worker/gpu/device/gpu_event.h"
 #include "worker/gpu/device/gpu_memory.h"
 #include "worker/gpu/device/registered_memory.h"
-#include "worker/gpu/executor/class_boxes.h"
+#include "worker/gpu/executor/bound_leg.h"
 #include "worker/gpu/executor/device_pointer.h"
-#include "worker/gpu/executor/gpu_scales.h"
-#include "worker/gpu/executor/m2n_tensor_list.h"
+#include "worker/gpu/executor/gpu_legs.h"
 
 #include <algorithm>
 #include <array>
 #include <utility>
 
+#include <absl/strings/str_cat.h>
+
 namespace crossmesh {
 namespace {
 
-// Unequal, so that a leaf which no kernel has written is found as a difference.
-constexpr uint64_t kNoRootHash = 0;
-constexpr uint64_t kNoHashInPlace = ~uint64_t{0};
+// Adds them, ascending and each once.
+void Join(std::span<const DeviceRank> added, const BoundLeg& of, std::vector<DeviceRank>& ranks) {
+  for (const DeviceRank device : added) ranks.push_back(of.InWhole(device));
+  std::ranges::sort(ranks);
+  const auto repeated = std::ranges::unique(ranks);
+  ranks.erase(repeated.begin(), repeated.end());
+}
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<GpuBinding>> GpuBinding::Create(
-    Gpu& gpu, std::shared_ptr<const CompiledPart> compiled, const GpuTiles& tiles,
-    const GpuStream& upload) {
-  ASSIGN_OR_RETURN(auto scales, GpuScales::Create(gpu, *compiled, tiles.source));
-  ASSIGN_OR_RETURN(const ClassBoxes boxes,
-                   ClassBoxes::Create(*compiled, *scales, tiles.destination));
-  Lists lists{.boxes = boxes.list(), .segments = {}, .matrices = scales->matrices()};
-  StepLaunches launches = StepLaunches::Create(gpu, *compiled, boxes, lists.segments);
-  std::shared_ptr<GpuBinding> binding(
-      new GpuBinding(std::move(compiled), std::move(scales), std::move(launches)));
-  ASSIGN_OR_RETURN(binding->m2n_, M2nTensorList::Create(binding->compiled(), tiles));
+absl::StatusOr<std::shared_ptr<GpuBinding>> GpuBinding::Create(Gpu& gpu, GpuLegs legs,
+                                                               const GpuStream& upload) {
+  std::shared_ptr<GpuBinding> binding(new GpuBinding(legs));
+  BoundLists lists;
+  binding->legs_.reserve(legs.legs.size());
+  for (GpuLeg& leg : legs.legs) {
+    ASSIGN_OR_RETURN(BoundLeg bound, BoundLeg::Create(gpu, std::move(leg), lists));
+    binding->legs_.push_back(std::move(bound));
+  }
+  binding->ListPeers();
   RETURN_IF_ERROR(binding->Upload(gpu, lists, upload));
   return binding;
 }
 
-GpuBinding::GpuBinding(std::shared_ptr<const CompiledPart> compiled,
-                       std::unique_ptr<GpuScales> scales, StepLaunches launches)
-    : compiled_(std::move(compiled)), scales_(std::move(scales)), launches_(std::move(launches)) {}
-
-std::span<const M2nTensor> GpuBinding::m2n_tensors() const { return m2n_->tensors(); }
+GpuBinding::GpuBinding(const GpuLegs& legs)
+    : part_(legs.part),
+      agreement_(legs.agreement),
+      checksums_(legs.checksums),
+      arrays_(legs.arrays) {}
 
 GpuBinding::~GpuBinding() {
   // The copy reads pinned pages, which go with host_memory_. It waits for nothing, so it ends soon;
@@ -53,13 +58,36 @@ GpuBinding::~GpuBinding() {
   }
 }
 
-absl::Status GpuBinding::Upload(Gpu& gpu, const Lists& lists, const GpuStream& upload) {
+DeviceRank GpuBinding::device() const { return part_->part().spec().devices.front(); }
+
+void GpuBinding::ListPeers() {
+  for (const BoundLeg& leg : legs_) {
+    Join(leg.compiled().peers(), leg, peers_.all);
+    Join(leg.compiled().senders(), leg, peers_.senders);
+    Join(leg.compiled().receivers(), leg, peers_.receivers);
+  }
+}
+
+bool GpuBinding::is_of_group() const {
+  return std::ranges::any_of(legs_,
+                             [](const BoundLeg& leg) { return leg.compiled().is_of_group(); });
+}
+
+int64_t GpuBinding::staging_bytes() const {
+  int64_t bytes = 0;
+  for (const BoundLeg& leg : legs_) bytes = std::max(bytes, leg.compiled().staging_bytes());
+  return bytes;
+}
+
+absl::Status GpuBinding::Upload(Gpu& gpu, const BoundLists& lists, const GpuStream& upload) {
   const std::array parts = {
       std::as_bytes(std::span(lists.boxes)), std::as_bytes(std::span(lists.segments.packs)),
-      std::as_bytes(std::span(lists.segments.copies)), std::as_bytes(std::span(lists.matrices))};
+      std::as_bytes(std::span(lists.segments.copies)), std::as_bytes(std::span(lists.reductions)),
+      std::as_bytes(std::span(lists.matrices))};
   int64_t bytes = 0;
   for (const auto& part : parts) bytes += std::ssize(part);
-  const int64_t kept_bytes = agreement_bytes() + hash_bytes();
+  int64_t kept_bytes = agreement_bytes();
+  for (const BoundLeg& leg : legs_) kept_bytes += leg.hash_bytes();
   ASSIGN_OR_RETURN(host_memory_, RegisteredMemory::Create(gpu, ByteCount(kept_bytes + bytes)));
   ASSIGN_OR_RETURN(lists_, GpuMemory::Create(gpu, ByteCount(bytes), {}));
   ASSIGN_OR_RETURN(uploaded_, GpuEvent::Create(gpu));
@@ -73,76 +101,58 @@ absl::Status GpuBinding::Upload(Gpu& gpu, const Lists& lists, const GpuStream& u
     std::ranges::copy(parts[i], pinned.begin() + offset);
     offset += std::ssize(parts[i]);
   }
-  boxes_ = DevicePointer<const KernelBox>(addresses[0]);
-  pack_segments_ = DevicePointer<const PackSegment>(addresses[1]);
-  copy_segments_ = DevicePointer<const CopySegment>(addresses[2]);
-  matrices_ = DevicePointer<const ScaledMatrix>(addresses[3]);
+  const BoundLeg::ListsOnGpu on_gpu = {
+      .boxes = DevicePointer<const KernelBox>(addresses[0]),
+      .packs = DevicePointer<const PackSegment>(addresses[1]),
+      .copies = DevicePointer<const CopySegment>(addresses[2]),
+      .reductions = DevicePointer<const ReductionSegment>(addresses[3]),
+      .matrices = DevicePointer<const ScaledMatrix>(addresses[4])};
+  int64_t hashes_offset = agreement_bytes();
+  for (BoundLeg& leg : legs_) {
+    leg.Place(on_gpu, *host_memory_, hashes_offset);
+    hashes_offset += leg.hash_bytes();
+  }
   if (bytes > 0) RETURN_IF_ERROR(host_memory_->CopyToGpu(pinned, lists_->address(), upload));
   return uploaded_->Record(upload);
 }
 
-PackArguments GpuBinding::ArgumentsOf(const StepLaunches::Launch<PackArguments>& launch) const {
-  return {.boxes = boxes_,
-          .segments = pack_segments_ + launch.first_segment,
-          .segment_count = launch.segments};
-}
-
-CopyArguments GpuBinding::ArgumentsOf(const StepLaunches::Launch<CopyArguments>& launch) const {
-  return {.sources = boxes_,
-          .destinations = boxes_,
-          .segments = copy_segments_ + launch.first_segment,
-          .segment_count = launch.segments};
-}
-
-ScaleArguments GpuBinding::scaling() const {
-  return {.matrices = matrices_, .matrix_count = static_cast<int32_t>(scales_->matrices().size())};
-}
-
 void GpuBinding::Prepare(const TaskKey& key) {
   std::ranges::fill(agreements(), ExecutionAgreement());
-  agreements().front() = ExecutionAgreement::Of(compiled_->agreement(), key);
-  std::ranges::fill(both_hashes().first(compiled_->leaves()), kNoRootHash);
-  std::ranges::fill(both_hashes().subspan(compiled_->leaves()), kNoHashInPlace);
+  agreements().front() = ExecutionAgreement::Of(agreement_, key);
+  for (BoundLeg& leg : legs_) leg.SpoilHashes();
 }
 
-uint64_t* GpuBinding::root_hashes_on_gpu() const {
-  if (!compiled_->checksums()) return nullptr;
-  return DevicePointer<uint64_t>(host_memory_->device_address() + agreement_bytes());
-}
-
-uint64_t* GpuBinding::hashes_in_place_on_gpu() const {
-  if (!compiled_->checksums()) return nullptr;
-  return root_hashes_on_gpu() + compiled_->leaves();
-}
-
-absl::Status GpuBinding::CopyRootHashes(uint64_t from, const GpuStream& stream) const {
-  return host_memory_->CopyFromGpu(
-      from, std::as_writable_bytes(both_hashes().first(compiled_->leaves())), stream);
-}
-
-LeafHashes GpuBinding::hashes() const {
-  return {.of_root = both_hashes().first(compiled_->leaves()),
-          .in_place = both_hashes().subspan(compiled_->leaves())};
+DeviceReport GpuBinding::Compare() const {
+  if (!part_->part().has_courses()) {
+    return CompareChecksums(legs_.front().compiled(), legs_.front().hashes());
+  }
+  DeviceReport report{.device = device(),
+                      .bytes = part_->part().tensors().BytesOf(Side::kDestination, device())};
+  // Over what every step of every instance brought it, step by step.
+  std::vector<const BoundLeg*> in_order;
+  for (const BoundLeg& leg : legs_) in_order.push_back(&leg);
+  std::ranges::stable_sort(in_order, {}, [](const BoundLeg* leg) { return leg->step(); });
+  DigestBuilder digest;
+  for (const BoundLeg* const leg : in_order) {
+    if (leg->compiled().part().destinations().empty()) continue;
+    const DeviceReport of_leg = CompareChecksums(leg->compiled(), leg->hashes());
+    if (!of_leg.status.ok() && report.status.ok()) {
+      report.status = At(absl::StrCat("step ", leg->step()), of_leg.status);
+      report.bytes = 0;
+    }
+    digest.AddDigest(of_leg.digest);
+  }
+  if (checksums_ && report.status.ok()) report.digest = digest.Finish();
+  return report;
 }
 
 std::span<ExecutionAgreement> GpuBinding::agreements() const {
   return {reinterpret_cast<ExecutionAgreement*>(host_memory_->bytes().data()),
-          static_cast<size_t>(1 + AgreementsTold(*compiled_))};
+          static_cast<size_t>(1 + agreements_told_count())};
 }
-
-std::span<uint64_t> GpuBinding::both_hashes() const {
-  return {reinterpret_cast<uint64_t*>(host_memory_->bytes().data() + agreement_bytes()),
-          static_cast<size_t>(2 * compiled_->leaves())};
-}
-
-int64_t GpuBinding::scale_blocks() const { return scales_->blocks(); }
 
 int64_t GpuBinding::agreement_bytes() const {
-  return (1 + AgreementsTold(*compiled_)) * static_cast<int64_t>(sizeof(ExecutionAgreement));
-}
-
-int64_t GpuBinding::hash_bytes() const {
-  return 2 * compiled_->leaves() * static_cast<int64_t>(sizeof(uint64_t));
+  return (1 + agreements_told_count()) * static_cast<int64_t>(sizeof(ExecutionAgreement));
 }
 
 }  // namespace crossmesh

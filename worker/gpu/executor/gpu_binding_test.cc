@@ -6,6 +6,7 @@
 #include "worker/gpu/compiler/testing/compiled_parts.h"
 #include "worker/gpu/compiler/testing/small_plans.h"
 #include "worker/gpu/device/gpu_event.h"
+#include "worker/gpu/executor/bound_leg.h"
 #include "worker/gpu/executor/testing/chain_task.h"
 #include "worker/gpu/executor/testing/executor_rank.h"
 
@@ -60,9 +61,9 @@ TEST_F(GpuBindingTest, MatricesThatHaveScalesAreOnTheGpu) {
   ASSERT_OK_AND_ASSIGN(const auto binding, rank_->executor().Bind(compiled_parts[0], tiles));
   rank_->RunUntil([&] { return binding->uploaded().IsDone().value(); });
   // Three rows of two blocks.
-  EXPECT_EQ(binding->scale_blocks(), 6);
-  ASSERT_EQ(binding->scaling().matrix_count, 1);
-  EXPECT_EQ(binding->scaling().matrices[0].address, tiles.source[0]);
+  EXPECT_EQ(binding->legs()[0].scale_blocks(), 6);
+  ASSERT_EQ(binding->legs()[0].scaling().matrix_count, 1);
+  EXPECT_EQ(binding->legs()[0].scaling().matrices[0].address, tiles.source[0]);
 }
 
 TEST_F(GpuBindingTest, ATileOfWhichScalesAreReadNeedsMemory) {
@@ -87,8 +88,9 @@ TEST_F(GpuBindingTest, ALaunchIsGivenTheBoxesOfItsSegmentsInTheTiles) {
   ASSERT_OK_AND_ASSIGN(const auto binding, rank_->executor().Bind(chain_.compiled_parts[1], tiles));
   rank_->RunUntil([&] { return binding->uploaded().IsDone().value(); });
   for (int32_t step = 0; step < 2; ++step) {
-    ASSERT_EQ(binding->launches().unpacks(step).size(), 1U);
-    const PackArguments arguments = binding->ArgumentsOf(binding->launches().unpacks(step)[0]);
+    ASSERT_EQ(binding->legs()[0].launches().unpacks(step).size(), 1U);
+    const PackArguments arguments =
+        binding->legs()[0].ArgumentsOf(binding->legs()[0].launches().unpacks(step)[0]);
     ASSERT_EQ(arguments.segment_count, 1);
     // The stand-in's memory is the host's.
     const PackSegment& segment = arguments.segments[0];
@@ -107,7 +109,7 @@ TEST_F(GpuBindingTest, BytesThatNoUnpackHashedAreLost) {
   ASSERT_OK_AND_ASSIGN(const auto binding,
                        rank_->executor().Bind(chain_.compiled_parts[1], TilesOf(chain_.memory, 1)));
   binding->Prepare({});
-  EXPECT_THAT(CompareChecksums(binding->compiled(), binding->hashes()).status,
+  EXPECT_THAT(CompareChecksums(binding->legs()[0].compiled(), binding->legs()[0].hashes()).status,
               StatusIs(absl::StatusCode::kDataLoss));
 }
 

@@ -2,9 +2,11 @@
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "worker/executor/prepared_part.h"
 #include "worker/gpu/communicators/communicator_life.h"
 #include "worker/gpu/communicators/registered_staging.h"
-#include "worker/gpu/compiler/checksum_comparison.h"
+#include "worker/gpu/executor/bound_leg.h"
+#include "worker/gpu/executor/gpu_binding.h"
 
 #include <string>
 #include <utility>
@@ -28,7 +30,7 @@ absl::Status CheckRank(const GpuTaskSpec& spec, DeviceRank device, bool is_own) 
   const int rank = device < std::ssize(spec.ranks) ? spec.ranks[device] : -1;
   const bool is_there = rank >= 0 && rank < communicator.size();
   if (is_there && (rank == communicator.rank()) == is_own) return absl::OkStatus();
-  const TensorTable& tensors = spec.binding->compiled().part().part().tensors();
+  const TensorTable& tensors = spec.binding->part().part().tensors();
   return absl::InvalidArgumentError(absl::StrCat(
       "device ", ToString(tensors.devices()[device]), ": expected ",
       is_own ? absl::StrCat("rank ", communicator.rank())
@@ -39,22 +41,25 @@ absl::Status CheckRank(const GpuTaskSpec& spec, DeviceRank device, bool is_own) 
 }  // namespace
 
 absl::Status GpuExecution::Validate(const GpuTaskSpec& spec, const RegisteredStaging& staging) {
-  const CompiledPart& compiled = spec.binding->compiled();
-  const int64_t staging_bytes = AgreementExchange::StagingBytes(compiled);
+  const GpuBinding& binding = *spec.binding;
+  const int64_t staging_bytes = AgreementExchange::StagingBytes(binding);
   if (staging_bytes > staging.bytes()) {
     return absl::InvalidArgumentError(absl::StrCat("a compiled part for ", staging_bytes,
                                                    " bytes of staging: expected at most the ",
                                                    staging.bytes(), " bytes that there are"));
   }
-  RETURN_IF_ERROR(CheckRank(spec, compiled.device(), /*is_own=*/true));
-  for (const DeviceRank peer : compiled.peers()) {
+  RETURN_IF_ERROR(CheckRank(spec, binding.device(), /*is_own=*/true));
+  for (const DeviceRank peer : binding.peers().all) {
     RETURN_IF_ERROR(CheckRank(spec, peer, /*is_own=*/false));
   }
-  const int64_t group = std::ssize(compiled.peers()) + 1;
-  if (!compiled.is_of_group() || spec.communicator->size() == group) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("the communicator of ranks that make the same calls: expected ", group,
-                   " ranks, found ", spec.communicator->size()));
+  for (const BoundLeg& leg : binding.legs()) {
+    const int64_t group = std::ssize(leg.compiled().peers()) + 1;
+    if (!leg.compiled().is_of_group() || spec.communicator->size() == group) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the communicator of ranks that make the same calls: expected ", group,
+                     " ranks, found ", spec.communicator->size()));
+  }
+  return absl::OkStatus();
 }
 
 GpuExecution::GpuExecution(GpuTaskSpec spec, ExecutionResources& shared, TaskObserver& observer)
@@ -63,7 +68,6 @@ GpuExecution::GpuExecution(GpuTaskSpec spec, ExecutionResources& shared, TaskObs
       observer_(observer),
       started_(std::chrono::steady_clock::now()),
       agreement_(*spec_.binding, *spec_.communicator, spec_.ranks, shared),
-      pipeline_(*spec_.binding, *spec_.communicator, spec_.ranks, shared),
       beginning_stall_(kBeginningStallLimits * StallCounter::kRoundsMax),
       report_{.key = spec_.key} {}
 
@@ -83,7 +87,7 @@ bool GpuExecution::Advance() {
   if (state_ == State::kAgreeing) {
     is_moved = AdvanceAgreement();
   } else if (state_ == State::kMoving) {
-    is_moved = AdvanceSteps();
+    is_moved = AdvanceLegs();
   } else if (state_ == State::kDraining) {
     is_moved = AdvanceDraining();
   }
@@ -103,12 +107,40 @@ absl::StatusOr<bool> GpuExecution::AdvanceAgreement() {
   return true;
 }
 
-absl::StatusOr<bool> GpuExecution::AdvanceSteps() {
-  const int32_t done_before = pipeline_.steps_done();
-  ASSIGN_OR_RETURN(const bool is_moved, pipeline_.Advance());
-  if (pipeline_.steps_done() > done_before) stall_.OnProgress();
-  if (pipeline_.is_done()) End(State::kOver);
+absl::StatusOr<bool> GpuExecution::AdvanceLegs() {
+  const int32_t done_before = steps_done();
+  const std::vector<BoundLeg>& legs = spec_.binding->legs();
+  bool is_moved = false;
+  while (leg_ < legs.size()) {
+    if (!pipeline_.has_value()) {
+      pipeline_.emplace(legs[leg_], *spec_.communicator, spec_.ranks, shared_);
+    }
+    ASSIGN_OR_RETURN(const bool is_leg_moved, pipeline_->Advance());
+    is_moved |= is_leg_moved;
+    if (!pipeline_->is_done()) break;
+    EndLeg();
+  }
+  if (steps_done() > done_before) stall_.OnProgress();
+  if (leg_ == legs.size()) End(State::kOver);
   return is_moved;
+}
+
+// Everything of it has been seen to end, so that the next one has staging and streams for itself.
+void GpuExecution::EndLeg() {
+  steps_of_legs_ = steps_done();
+  bytes_of_legs_ = bytes();
+  pipeline_.reset();
+  ++leg_;
+}
+
+int32_t GpuExecution::steps_done() const {
+  return steps_of_legs_ + (pipeline_.has_value() ? pipeline_->steps_done() : 0);
+}
+
+StepPipeline::Bytes GpuExecution::bytes() const {
+  StepPipeline::Bytes bytes = bytes_of_legs_;
+  if (pipeline_.has_value()) bytes.Add(pipeline_->bytes());
+  return bytes;
 }
 
 absl::StatusOr<bool> GpuExecution::AdvanceDraining() {
@@ -145,7 +177,7 @@ bool GpuExecution::OnStallRound() {
   if (!is_running()) return false;
   // A rank that only sends does not hear whether its receivers have begun: its first step may have
   // to wait for them.
-  const bool may_wait = pipeline_.steps_done() == 0;
+  const bool may_wait = steps_done() == 0;
   StallCounter& stall = may_wait ? beginning_stall_ : stall_;
   if (!stall.OnRound(is_under_way())) return false;
   const absl::Duration limit = (may_wait ? kBeginningStallLimits : 1) * spec_.stall_limit;
@@ -157,7 +189,10 @@ bool GpuExecution::OnStallRound() {
 std::string GpuExecution::Missing() const {
   if (state_ == State::kWaiting) return "the end of the tasks before it";
   if (state_ == State::kAgreeing) return "the agreement of all peers";
-  return pipeline_.Missing();
+  if (!pipeline_.has_value()) return "the first step";
+  const size_t legs = spec_.binding->legs().size();
+  return absl::StrCat(legs > 1 ? absl::StrCat("of leg ", leg_, " of ", legs, " ") : "",
+                      pipeline_->Missing());
 }
 
 void GpuExecution::OnStopAsked() {
@@ -201,12 +236,12 @@ void GpuExecution::End(State state) {
   report_.sent_bytes = bytes().sent;
   report_.received_bytes = bytes().received;
   report_.copied_bytes = bytes().copied;
-  const CompiledPart& compiled = spec_.binding->compiled();
-  if (compiled.part().destinations().empty()) return;
+  const GpuBinding& binding = *spec_.binding;
+  if (binding.part().destinations().empty()) return;
   if (report_.status.ok()) {
-    report_.devices.push_back(CompareChecksums(compiled, spec_.binding->hashes()));
+    report_.devices.push_back(binding.Compare());
   } else {
-    report_.devices.push_back({.device = compiled.device(), .status = report_.status});
+    report_.devices.push_back({.device = binding.device(), .status = report_.status});
   }
 }
 

@@ -8,7 +8,9 @@
 #include "worker/gpu/executor/step_pipeline.h"
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include <absl/status/status.h>
@@ -62,10 +64,13 @@ class GpuExecution {
   const absl::Status& status() const { return report_.status; }
   const GpuTaskSpec& spec() const { return spec_; }
   TaskObserver& observer() const { return observer_; }
-  int32_t steps_done() const { return pipeline_.steps_done(); }
-  // What the last look found of its steps.
-  const StepPipeline::Found& found() const { return pipeline_.found(); }
-  const StepPipeline::Bytes& bytes() const { return pipeline_.bytes(); }
+  // Of all legs.
+  int32_t steps_done() const;
+  StepPipeline::Bytes bytes() const;
+  // What the last look found of the steps of its leg.
+  StepPipeline::Found found() const {
+    return pipeline_.has_value() ? pipeline_->found() : StepPipeline::Found();
+  }
 
   // The streams are this execution's from now on.
   void Begin();
@@ -89,13 +94,17 @@ class GpuExecution {
 
  private:
   absl::StatusOr<bool> AdvanceAgreement();
-  absl::StatusOr<bool> AdvanceSteps();
+  absl::StatusOr<bool> AdvanceLegs();
+  // The leg in hand is done.
+  void EndLeg();
   absl::StatusOr<bool> AdvanceDraining();
   absl::Status BeginDraining();
   // In one of the states in which it is over.
   void End(State state);
   std::string Missing() const;
-  bool is_under_way() const { return agreement_.is_under_way() || pipeline_.is_under_way(); }
+  bool is_under_way() const {
+    return agreement_.is_under_way() || (pipeline_.has_value() && pipeline_->is_under_way());
+  }
   bool is_running() const { return state_ == State::kAgreeing || state_ == State::kMoving; }
 
   const GpuTaskSpec spec_;
@@ -104,7 +113,10 @@ class GpuExecution {
   const std::chrono::steady_clock::time_point started_;
   State state_ = State::kWaiting;
   AgreementExchange agreement_;
-  StepPipeline pipeline_;
+  size_t leg_ = 0;                        // of the binding's, in hand
+  std::optional<StepPipeline> pipeline_;  // of that, once it has begun
+  int32_t steps_of_legs_ = 0;             // of those that are done
+  StepPipeline::Bytes bytes_of_legs_;
   StallCounter beginning_stall_;  // of the agreement, and of the first step
   StallCounter stall_;            // of later ones
   TaskReport report_;

@@ -9,6 +9,7 @@
 #include "worker/gpu/executor/execution_resources.h"
 #include "worker/gpu/executor/gpu_binding.h"
 #include "worker/gpu/executor/gpu_execution.h"
+#include "worker/gpu/executor/gpu_legs.h"
 #include "worker/gpu/executor/gpu_task.h"
 
 #include <algorithm>
@@ -42,9 +43,13 @@ GpuExecutor::~GpuExecutor() {
   if (!health_.ok()) static_cast<void>(shared_.release());
 }
 
+absl::StatusOr<std::shared_ptr<GpuBinding>> GpuExecutor::Bind(GpuLegs legs) {
+  return GpuBinding::Create(gpu_, std::move(legs), *shared_->upload);
+}
+
 absl::StatusOr<std::shared_ptr<GpuBinding>> GpuExecutor::Bind(
-    std::shared_ptr<const CompiledPart> compiled, const GpuTiles& tiles) {
-  return GpuBinding::Create(gpu_, std::move(compiled), tiles, *shared_->upload);
+    std::shared_ptr<const CompiledPart> compiled, GpuTiles tiles) {
+  return Bind(OneLeg(std::move(compiled), std::move(tiles)));
 }
 
 absl::Status GpuExecutor::Start(GpuTaskSpec spec, TaskObserver& observer) {

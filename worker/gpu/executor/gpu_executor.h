@@ -25,6 +25,7 @@ class LookPace;
 class RegisteredStaging;
 enum class CommunicatorState : uint8_t;
 struct ExecutionResources;
+struct GpuLegs;
 struct GpuTaskSpec;
 struct GpuTiles;
 
@@ -76,8 +77,9 @@ class GpuExecutor {
   const absl::Status& health() const { return health_; }
 
   // As GpuBinding::Create, for tasks of this executor.
+  absl::StatusOr<std::shared_ptr<GpuBinding>> Bind(GpuLegs legs);
   absl::StatusOr<std::shared_ptr<GpuBinding>> Bind(std::shared_ptr<const CompiledPart> compiled,
-                                                   const GpuTiles& tiles);
+                                                   GpuTiles tiles);
 
   // AlreadyExists when a task of this key is there; ResourceExhausted when too many are;
   // InvalidArgument as GpuExecution::Validate; health() unless it is OK. `observer`, the

@@ -9,7 +9,7 @@
 #include "worker/gpu/communicators/nccl_communicator.h"
 #include "worker/gpu/compiler/testing/random_compiled_parts.h"
 #include "worker/gpu/device/gpu_memory.h"
-#include "worker/gpu/executor/gpu_binding.h"
+#include "worker/gpu/executor/gpu_legs.h"
 #include "worker/gpu/executor/testing/executor_rank.h"
 
 #include <cstddef>

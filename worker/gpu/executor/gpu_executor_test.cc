@@ -7,7 +7,7 @@
 #include "worker/gpu/compiler/testing/compiled_parts.h"
 #include "worker/gpu/compiler/testing/small_plans.h"
 #include "worker/gpu/device/gpu_memory.h"
-#include "worker/gpu/executor/gpu_binding.h"
+#include "worker/gpu/executor/gpu_legs.h"
 #include "worker/gpu/executor/testing/executor_rank.h"
 
 #include <algorithm>

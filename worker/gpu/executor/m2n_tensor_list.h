@@ -3,7 +3,7 @@
 #include "common/plan/m2n_transfer.h"
 #include "worker/gpu/communicators/communicator.h"
 #include "worker/gpu/compiler/compiled_part.h"
-#include "worker/gpu/executor/gpu_binding.h"
+#include "worker/gpu/executor/gpu_legs.h"
 
 #include <memory>
 #include <span>

@@ -5,7 +5,7 @@
 #include "worker/gpu/compiler/testing/compiled_parts.h"
 #include "worker/gpu/compiler/testing/small_plans.h"
 #include "worker/gpu/executor/class_boxes.h"
-#include "worker/gpu/executor/gpu_binding.h"
+#include "worker/gpu/executor/gpu_legs.h"
 #include "worker/gpu/executor/gpu_scales.h"
 #include "worker/gpu/executor/testing/executor_rank.h"
 #include "worker/gpu/kernels/kernel_launches.h"

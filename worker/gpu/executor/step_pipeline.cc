@@ -3,6 +3,7 @@
 #include "common/base/status_macros.h"
 #include "worker/gpu/communicators/registered_staging.h"
 #include "worker/gpu/device/device_copy.h"
+#include "worker/gpu/executor/bound_leg.h"
 #include "worker/gpu/executor/device_pointer.h"
 
 #include <vector>
@@ -11,13 +12,15 @@
 
 namespace crossmesh {
 
-StepPipeline::StepPipeline(const GpuBinding& binding, Communicator& communicator,
+StepPipeline::StepPipeline(const BoundLeg& leg, Communicator& communicator,
                            std::span<const int> ranks, ExecutionResources& shared)
-    : binding_(binding),
-      compiled_(binding.compiled()),
+    : leg_(leg),
+      compiled_(leg.compiled()),
       communicator_(communicator),
       ranks_(ranks),
       shared_(shared) {}
+
+int StepPipeline::RankOf(DeviceRank device) const { return ranks_[leg_.InWhole(device)]; }
 
 absl::StatusOr<bool> StepPipeline::Advance() {
   RETURN_IF_ERROR(NoteDone());
@@ -35,6 +38,7 @@ absl::StatusOr<bool> StepPipeline::Advance() {
     }
     is_moved = true;
   }
+  if (are_steps_issued() && reduction_ == Reducing::kNotYet) RETURN_IF_ERROR(QueueReductions());
   return is_moved;
 }
 
@@ -63,16 +67,16 @@ absl::Status StepPipeline::EndStep() {
 }
 
 absl::Status StepPipeline::QueueScales() {
-  if (binding_.scale_blocks() == 0) return absl::OkStatus();
-  RETURN_IF_ERROR(shared_.gpu.Launch(shared_.scale_kernel, binding_.scale_blocks(),
-                                     binding_.scaling(), *shared_.pack));
+  if (leg_.scale_blocks() == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(
+      shared_.gpu.Launch(shared_.scale_kernel, leg_.scale_blocks(), leg_.scaling(), *shared_.pack));
   RETURN_IF_ERROR(shared_.scaled->Record(*shared_.pack));
   // Packs come after them, and copies read them as well.
   return shared_.unpack->WaitFor(*shared_.scaled);
 }
 
 PackArguments StepPipeline::ArgumentsOf(const StepLaunches::Launch<PackArguments>& launch) const {
-  PackArguments arguments = binding_.ArgumentsOf(launch);
+  PackArguments arguments = leg_.ArgumentsOf(launch);
   if (!compiled_.is_m2n()) {
     arguments.packed = DevicePointer<std::byte>(shared_.staging.address());
   }
@@ -83,7 +87,7 @@ absl::Status StepPipeline::QueuePacks(const Step& step) {
   if (step.packs.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(WaitForWire(*shared_.pack, step.pack_after_wire));
   RETURN_IF_ERROR(WaitForUnpack(*shared_.pack, step.pack_after_unpack));
-  for (const auto& launch : binding_.launches().packs(issued_)) {
+  for (const auto& launch : leg_.launches().packs(issued_)) {
     PackArguments arguments = ArgumentsOf(launch);
     if (compiled_.checksums()) {
       arguments.leaf_hashes = DevicePointer<uint64_t>(shared_.staging.address());
@@ -99,12 +103,12 @@ absl::Status StepPipeline::QueueTransfers(const Step& step) {
   if (!step.packs.empty()) RETURN_IF_ERROR(shared_.wire->WaitFor(*EventsOf(issued_).packed));
   RETURN_IF_ERROR(WaitForUnpack(*shared_.wire, step.wire_after_unpack));
   if (!step.broadcasts.empty()) return QueueBroadcasts(step);
-  if (step.m2n) return communicator_.Reshard(binding_.m2n_tensors(), shared_.wire->handle());
+  if (step.m2n) return communicator_.Reshard(leg_.m2n_tensors(), shared_.wire->handle());
   const auto list = [this](std::span<const CompiledPart::Transfer> transfers,
                            std::vector<RankMessage>& messages) {
     messages.clear();
     for (const CompiledPart::Transfer& transfer : transfers) {
-      messages.push_back({.peer = ranks_[transfer.peer],
+      messages.push_back({.peer = RankOf(transfer.peer),
                           .address = shared_.staging.address() + transfer.staging_offset,
                           .bytes = transfer.bytes});
     }
@@ -122,17 +126,17 @@ absl::Status StepPipeline::QueueBroadcasts(const Step& step) {
                                   .from = address,
                                   .to = address,
                                   .count = broadcast.bytes,
-                                  .root = ranks_[broadcast.peer]});
+                                  .root = RankOf(broadcast.peer)});
   }
   return communicator_.PerformAll(shared_.broadcasts, shared_.wire->handle());
 }
 
 absl::Status StepPipeline::QueueCopies() {
-  for (const DeviceCopy& copy : binding_.launches().driver_copies(issued_)) {
+  for (const DeviceCopy& copy : leg_.launches().driver_copies(issued_)) {
     RETURN_IF_ERROR(Queue(shared_.gpu, copy, *shared_.unpack));
   }
-  for (const auto& launch : binding_.launches().copies(issued_)) {
-    RETURN_IF_ERROR(shared_.gpu.Launch(launch.kernel, launch.blocks, binding_.ArgumentsOf(launch),
+  for (const auto& launch : leg_.launches().copies(issued_)) {
+    RETURN_IF_ERROR(shared_.gpu.Launch(launch.kernel, launch.blocks, leg_.ArgumentsOf(launch),
                                        *shared_.unpack));
   }
   return absl::OkStatus();
@@ -142,24 +146,35 @@ absl::Status StepPipeline::QueueUnpacks(const Step& step) {
   if (step.unpacks.empty()) return absl::OkStatus();
   // What is unpacked has come in this step, so there are transfers, and their event was recorded.
   RETURN_IF_ERROR(shared_.unpack->WaitFor(*EventsOf(issued_).wired));
-  for (const auto& launch : binding_.launches().unpacks(issued_)) {
+  for (const auto& launch : leg_.launches().unpacks(issued_)) {
     PackArguments arguments = ArgumentsOf(launch);
     if (compiled_.checksums()) {
-      arguments.leaf_hashes = binding_.hashes_in_place_on_gpu();
+      arguments.leaf_hashes = leg_.hashes_in_place_on_gpu();
     }
     if (compiled_.checksums() && !compiled_.is_m2n()) {
       arguments.root_hashes = DevicePointer<const uint64_t>(shared_.staging.address());
-      arguments.root_hashes_to = binding_.root_hashes_on_gpu();
+      arguments.root_hashes_to = leg_.root_hashes_on_gpu();
     }
     RETURN_IF_ERROR(shared_.gpu.Launch(launch.kernel, launch.blocks, arguments, *shared_.unpack));
   }
   return compiled_.is_m2n() ? QueueRootHashes(step) : absl::OkStatus();
 }
 
+absl::Status StepPipeline::QueueReductions() {
+  reduction_ = Reducing::kDone;
+  if (leg_.reductions().empty()) return absl::OkStatus();
+  for (const ReductionLaunch& launch : leg_.reductions()) {
+    RETURN_IF_ERROR(shared_.gpu.Launch(launch.kernel, launch.blocks, leg_.ArgumentsOf(launch),
+                                       *shared_.unpack));
+  }
+  reduction_ = Reducing::kQueued;
+  return shared_.reduced->Record(*shared_.unpack);
+}
+
 absl::Status StepPipeline::QueueRootHashes(const Step& step) {
   // They came one after the other, in the order of leaves.
   const uint64_t first = compiled_.unpacks(step).front().staging_offset;
-  return binding_.CopyRootHashes(shared_.staging.address() + first, *shared_.unpack);
+  return leg_.CopyRootHashes(shared_.staging.address() + first, *shared_.unpack);
 }
 
 // Of a step that is not done the events are still its own, for there are as many in the ring as
@@ -181,6 +196,9 @@ absl::Status StepPipeline::NoteDone() {
     ++done_;
   }
   found_ = {.done = done_ - done_before, .left = issued_ - done_};
+  if (reduction_ != Reducing::kQueued || !are_steps_done()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const bool is_reduced, shared_.reduced->IsDone());
+  if (is_reduced) reduction_ = Reducing::kDone;
   return absl::OkStatus();
 }
 
@@ -188,7 +206,7 @@ absl::Status StepPipeline::NoteDone() {
 absl::StatusOr<bool> StepPipeline::IsDone(int32_t index) const {
   const Step& step = compiled_.steps()[index];
   const StreamEvents& events = EventsOf(index);
-  if (index == 0 && binding_.scale_blocks() > 0) {
+  if (index == 0 && leg_.scale_blocks() > 0) {
     ASSIGN_OR_RETURN(const bool is_done, shared_.scaled->IsDone());
     if (!is_done) return false;
   }
@@ -219,7 +237,7 @@ void StepPipeline::CountBytes(const Step& step) {
 }
 
 std::string StepPipeline::Missing() const {
-  if (is_done()) return "nothing";
+  if (are_steps_done()) return is_done() ? "nothing" : "what is reduced after the last step";
   const Step& step = compiled_.steps()[done_];
   const std::vector<DeviceId>& devices = compiled_.part().part().tensors().devices();
   std::string text = absl::StrCat("step ", step.number, ", after ", done_, " of ",

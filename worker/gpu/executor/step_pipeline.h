@@ -3,7 +3,6 @@
 #include "worker/gpu/communicators/communicator.h"
 #include "worker/gpu/compiler/compiled_part.h"
 #include "worker/gpu/executor/execution_resources.h"
-#include "worker/gpu/executor/gpu_binding.h"
 #include "worker/gpu/executor/step_launches.h"
 #include "worker/gpu/kernels/kernel_arguments.h"
 
@@ -16,7 +15,9 @@
 
 namespace crossmesh {
 
-// Puts the steps of a bound compiled part on the streams, a bounded number ahead of those that are
+class BoundLeg;
+
+// Puts the steps of a bound leg on the streams, a bounded number ahead of those that are
 // done, and sees them done by their events. Confined to the thread of the Gpu, which it never makes
 // wait: it calls nothing but launches, copies within the GPU, records, waits and queries of events,
 // and the communicator. Allocates nothing.
@@ -25,7 +26,8 @@ namespace crossmesh {
 // are queued. The group counts as queued, and the stream may be used, when the communicator says
 // that it is idle; then the step is ended: the event after the group is recorded, and copies and
 // unpacks are queued. The next step begins after that. What a step waits for and is done already is
-// not waited for: its events may be another step's by now.
+// not waited for: its events may be another step's by now. Reductions follow the last unpacks, on
+// their stream.
 class StepPipeline {
  public:
   // Payload of the steps that are done. The root of a broadcast sends it once.
@@ -33,10 +35,16 @@ class StepPipeline {
     int64_t sent = 0;
     int64_t received = 0;
     int64_t copied = 0;
+
+    void Add(const Bytes& other) {
+      sent += other.sent;
+      received += other.received;
+      copied += other.copied;
+    }
   };
 
-  // All must outlive this; `ranks` by DeviceRank.
-  StepPipeline(const GpuBinding& binding, Communicator& communicator, std::span<const int> ranks,
+  // All must outlive this; `ranks` of the communicator by DeviceRank of the whole part.
+  StepPipeline(const BoundLeg& leg, Communicator& communicator, std::span<const int> ranks,
                ExecutionResources& shared);
 
   // What Advance found of the steps that were on the streams.
@@ -49,9 +57,11 @@ class StepPipeline {
   // communicator or the GPU, it is not to be called again.
   absl::StatusOr<bool> Advance();
 
-  bool is_done() const { return done_ == std::ssize(compiled_.steps()); }
+  bool is_done() const { return are_steps_done() && reduction_ == Reducing::kDone; }
   // Whether anything of it may be on the streams.
-  bool is_under_way() const { return is_begun_ || done_ < issued_; }
+  bool is_under_way() const {
+    return is_begun_ || done_ < issued_ || reduction_ == Reducing::kQueued;
+  }
   const Found& found() const { return found_; }
   int32_t steps_done() const { return done_; }
   const Bytes& bytes() const { return bytes_; }
@@ -67,6 +77,9 @@ class StepPipeline {
   StreamEvents& EventsOf(int32_t step) const {
     return shared_.step_events[step % shared_.step_events.size()];
   }
+  int RankOf(DeviceRank device) const;
+  bool are_steps_done() const { return done_ == std::ssize(compiled_.steps()); }
+  bool are_steps_issued() const { return !is_begun_ && issued_ == std::ssize(compiled_.steps()); }
   bool may_begin() const {
     return !is_begun_ && issued_ < std::ssize(compiled_.steps()) &&
            issued_ - done_ < std::ssize(shared_.step_events);
@@ -82,6 +95,7 @@ class StepPipeline {
   absl::Status QueueBroadcasts(const Step& step);
   absl::Status QueueCopies();
   absl::Status QueueUnpacks(const Step& step);
+  absl::Status QueueReductions();
   // Of the hashes that came, for the host.
   absl::Status QueueRootHashes(const Step& step);
   // `stream` goes on when that step's transfers or unpacks have ended.
@@ -92,7 +106,7 @@ class StepPipeline {
   absl::StatusOr<bool> IsDone(int32_t step) const;
   void CountBytes(const Step& step);
 
-  const GpuBinding& binding_;
+  const BoundLeg& leg_;
   const CompiledPart& compiled_;
   Communicator& communicator_;
   const std::span<const int> ranks_;
@@ -100,6 +114,8 @@ class StepPipeline {
   int32_t done_ = 0;
   int32_t issued_ = 0;
   bool is_begun_ = false;  // step issued_, whose group is in progress
+  enum class Reducing : uint8_t { kNotYet, kQueued, kDone };
+  Reducing reduction_ = Reducing::kNotYet;
   Found found_;
   Bytes bytes_;
 };

@@ -9,6 +9,7 @@
 #include "worker/gpu/compiler/compiled_part.h"
 #include "worker/gpu/executor/gpu_binding.h"
 #include "worker/gpu/executor/gpu_executor.h"
+#include "worker/gpu/executor/gpu_legs.h"
 #include "worker/gpu/loop/communicator_orders.h"
 #include "worker/gpu/loop/gpu_arenas.h"
 #include "worker/gpu/protocol/gpu_message.h"
@@ -147,20 +148,26 @@ absl::StatusOr<std::shared_ptr<const GpuTasks::Bound>> GpuTasks::Bind(
       part.last->sources == sources && part.last->destinations == destinations) {
     return part.last;
   }
-  ASSIGN_OR_RETURN(
-      std::shared_ptr<const CompiledPart> compiled,
-      CompiledPart::Create(part.part, {.staging_bytes = ports_.staging.bytes() - kAgreementBytesMax,
-                                       .checksums = task.checksums()}));
   auto bound = std::make_shared<Bound>(Bound{.checksums = task.checksums(),
                                              .sources = std::move(sources),
                                              .destinations = std::move(destinations)});
   GpuTiles tiles;
-  const DeviceRank device = compiled->device();
+  const DeviceRank device = part.part->part().spec().devices.front();
   ASSIGN_OR_RETURN(tiles.source,
                    AddressesOf(part.part->tiles(Side::kSource, device), bound->sources, *bound));
   ASSIGN_OR_RETURN(tiles.destination, AddressesOf(part.part->tiles(Side::kDestination, device),
                                                   bound->destinations, *bound));
-  ASSIGN_OR_RETURN(bound->binding, executor_->Bind(std::move(compiled), tiles));
+  const CompiledPart::Options options = {
+      .staging_bytes = ports_.staging.bytes() - kAgreementBytesMax, .checksums = task.checksums()};
+  if (part.part->part().has_courses()) {
+    ASSIGN_OR_RETURN(GpuLegs legs, LegsOfCourses(ports_.gpu, part.part, tiles, options));
+    ASSIGN_OR_RETURN(bound->binding, executor_->Bind(std::move(legs)));
+    // Not kept: its arrays are given back with the task.
+    return bound;
+  }
+  ASSIGN_OR_RETURN(std::shared_ptr<const CompiledPart> compiled,
+                   CompiledPart::Create(part.part, options));
+  ASSIGN_OR_RETURN(bound->binding, executor_->Bind(std::move(compiled), std::move(tiles)));
   // What is replaced lives on in its runs.
   part.last = bound;
   return bound;
@@ -208,7 +215,7 @@ void GpuTasks::StopCommunicator(const Communicator& communicator, const absl::St
 
 void GpuTasks::OnTaskDone(const TaskReport& report) {
   const auto found = running_.find(report.key);
-  const bool is_m2n = found->second.bound->binding->compiled().part().part().spec().m2n;
+  const bool is_m2n = found->second.bound->binding->part().part().spec().m2n;
   Done done = std::move(found->second.done);
   running_.erase(found);
   v1::GpuNotice::Answer answer;

@@ -1,6 +1,7 @@
 #include "planner/redistribute/planning/testing/course_requests.h"
 
 #include "common/base/check.h"
+#include "common/mesh/gpu_host.h"
 #include "planner/redistribute/atom_sizes.h"
 #include "planner/redistribute/planning/plan_redistribution.h"
 #include "planner/redistribute/testing/random_redistribution.h"
@@ -117,24 +118,33 @@ CourseRequest RequestOf(const RedistributionRequest& redistribution, const Cours
   return made;
 }
 
-CourseRequest RandomCourseRequest(uint64_t seed, bool partial) {
+void PutOnGpus(ReshardRequest& request) {
+  auto hosts = GpuHosts("h100x8", request.tensors->hosts());
+  CHECK_OK(hosts);
+  request.topology = *std::move(hosts);
+}
+
+CourseRequest RandomCourseRequest(uint64_t seed, bool partial, const RandomCourseLimits& limits) {
   std::mt19937_64 random(seed);
   const auto one_in = [&](uint64_t n) { return random() % n == 0; };
   const auto draw = [&](uint64_t of) {
-    return RandomRedistribution(of, {.devices_max = 16, .partial = partial, .uneven = one_in(3)});
+    return RandomRedistribution(
+        of, {.devices_max = limits.devices_max, .partial = partial, .uneven = one_in(3)});
   };
   const auto drawn_tensors = [&] {
     constexpr DataType kTypes[] = {DataType::kF32, DataType::kI32, DataType::kBF16, DataType::kF64};
-    return CourseTensors{.devices_of_host = static_cast<int64_t>(1 + random() % 4),
-                         .tensors = static_cast<int32_t>(1 + random() % 4),
-                         .type = kTypes[random() % (partial ? 2 : std::size(kTypes))]};
+    return CourseTensors{
+        .devices_of_host = static_cast<int64_t>(1 + random() % 4),
+        .tensors = static_cast<int32_t>(1 + random() % 4),
+        .type = limits.type.value_or(kTypes[random() % (partial ? 2 : std::size(kTypes))])};
   };
   CourseRequest made = RequestOf(draw(seed), drawn_tensors());
-  if (!partial && one_in(2)) {
+  if (!partial && !limits.gpus && one_in(2)) {
     TensorTable::Spec spec;
     for (uint64_t i = 0; i < 2; ++i) AddTensors(draw(2 * seed + i), drawn_tensors(), spec);
     made = RedistributionOf(std::move(spec));
   }
+  if (limits.gpus) PutOnGpus(made.request);
   made.request.redistribution.objective = one_in(2) ? "time" : "bytes";
   made.request.redistribution.no_relays = one_in(2);
   made.sizes = {.array_bytes = one_in(2) ? 64 : int64_t{1} << 30, .row_elements = 1};

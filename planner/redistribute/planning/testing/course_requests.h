@@ -9,6 +9,7 @@
 #include "planner/reshard/plan_reshard.h"
 
 #include <cstdint>
+#include <optional>
 
 #include <absl/status/statusor.h>
 
@@ -30,11 +31,21 @@ struct CourseTensors {
 // the request needs, so all parts are axes.
 CourseRequest RequestOf(const RedistributionRequest& redistribution, const CourseTensors& tensors);
 
+struct RandomCourseLimits {
+  int64_t devices_max = 16;
+  std::optional<DataType> type = std::nullopt;
+  bool gpus = false;  // all devices are GPUs of hosts "h100x8", in one mesh
+};
+
 // A few tensors whose meshes, two ends and types are by chance, from the seed alone. If `partial`,
 // they have one mesh and, in many cases, partial sums, of F32 or I32; else there may be tensors of
 // another mesh, with other layouts, of another type. Sizes are so small that there are many
 // instances, or so large that there is one.
-CourseRequest RandomCourseRequest(uint64_t seed, bool partial);
+CourseRequest RandomCourseRequest(uint64_t seed, bool partial,
+                                  const RandomCourseLimits& limits = {});
+
+// The request for devices that are GPUs.
+void PutOnGpus(ReshardRequest& request);
 
 // The plan of it.
 absl::StatusOr<Plan> PlanOf(const CourseRequest& request);

@@ -107,14 +107,28 @@ absl::StatusOr<GpuTaskSpec> ExecutorRank::Spec(std::shared_ptr<const CompiledPar
 
 absl::StatusOr<GpuTaskSpec> ExecutorRank::Spec(std::shared_ptr<const CompiledPart> compiled,
                                                const GpuTiles& tiles, uint32_t instance) {
+  ASSIGN_OR_RETURN(auto binding, executor_->Bind(std::move(compiled), tiles));
+  return SpecOf(std::move(binding), instance);
+}
+
+absl::StatusOr<GpuTaskSpec> ExecutorRank::Spec(std::shared_ptr<const PreparedPart> part,
+                                               const GpuTiles& tiles,
+                                               const CompiledPart::Options& options,
+                                               uint32_t instance) {
+  ASSIGN_OR_RETURN(GpuLegs legs, LegsOfCourses(*gpu_, std::move(part), tiles, options));
+  ASSIGN_OR_RETURN(auto binding, executor_->Bind(std::move(legs)));
+  return SpecOf(std::move(binding), instance);
+}
+
+GpuTaskSpec ExecutorRank::SpecOf(std::shared_ptr<GpuBinding> binding, uint32_t instance) {
   GpuTaskSpec spec = {.key = {.operation = 1, .epoch = 1, .instance = instance},
+                      .binding = std::move(binding),
                       .communicator = communicator_,
                       .owner = this};
-  spec.ranks.resize(compiled->part().part().tensors().devices().size(), -1);
+  spec.ranks.resize(spec.binding->part().part().tensors().devices().size(), -1);
   for (size_t device = group_; device < spec.ranks.size(); device += groups_) {
     spec.ranks[device] = static_cast<int>(device) / groups_;
   }
-  ASSIGN_OR_RETURN(spec.binding, executor_->Bind(std::move(compiled), tiles));
   return spec;
 }
 

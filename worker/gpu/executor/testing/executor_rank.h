@@ -13,6 +13,7 @@
 #include "worker/gpu/compiler/compiled_part.h"
 #include "worker/gpu/device/gpu.h"
 #include "worker/gpu/executor/gpu_executor.h"
+#include "worker/gpu/executor/gpu_legs.h"
 #include "worker/gpu/executor/gpu_task.h"
 #include "worker/gpu/libraries/driver_api.h"
 #include "worker/gpu/libraries/nccl_api.h"
@@ -80,6 +81,9 @@ class ExecutorRank final : public CommunicatorOwner {
   // The same with tiles of a GPU.
   absl::StatusOr<GpuTaskSpec> Spec(std::shared_ptr<const CompiledPart> compiled,
                                    const GpuTiles& tiles, uint32_t instance = 0);
+  // The same of a part of one device with courses.
+  absl::StatusOr<GpuTaskSpec> Spec(std::shared_ptr<const PreparedPart> part, const GpuTiles& tiles,
+                                   const CompiledPart::Options& options, uint32_t instance = 0);
   // Drives the loop and the communicator until it is so, with Patience.
   void RunUntil(absl::FunctionRef<bool()> condition,
                 std::source_location where = std::source_location::current());
@@ -108,6 +112,8 @@ class ExecutorRank final : public CommunicatorOwner {
 
  private:
   explicit ExecutorRank(const NcclApi& nccl) : nccl_(nccl) {}
+
+  GpuTaskSpec SpecOf(std::shared_ptr<GpuBinding> binding, uint32_t instance);
 
   const RealClock clock_{};
   CommunicatorTimeouts timeouts_;

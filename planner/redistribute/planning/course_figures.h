@@ -1,0 +1,23 @@
+#pragma once
+
+#include "common/plan/course.h"
+#include "common/plan/plan.h"
+#include "common/plan/slicing.h"
+#include "planner/reshard/plan_reshard.h"
+
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// The bound and the prediction of a plan of courses, as the network's description has its devices.
+//
+// In host memory steps of several instances overlap: a course takes the sum of its steps once, and
+// the longest for each further instance. A GPU carries out one step after the other: a course takes
+// the sum of its steps for each instance. What is reduced between steps is not counted. `slicing`
+// is of the request's tensors.
+absl::StatusOr<PlanFigures> FiguresOfCourses(const ReshardRequest& request, const Slicing& slicing,
+                                             const std::vector<Course<Plan>>& courses);
+
+}  // namespace crossmesh

@@ -1,0 +1,158 @@
+// Random redistributions on GPUs of the stand-in, eight ranks in processes of their own: every byte
+// of every destination, and every digest, is that of workers with host memory. CROSSMESH_SEED and
+// CROSSMESH_CASES choose what is run.
+
+#include "common/base/status_macros.h"
+#include "common/plan/course.h"
+#include "common/plan/packed_segments.h"
+#include "common/plan/testing/random_source.h"
+#include "common/plan/worker_part.h"
+#include "common/testing/random_cases.h"
+#include "common/testing/status_matchers.h"
+#include "planner/redistribute/planning/testing/course_requests.h"
+#include "tests/standin/rank_processes.h"
+#include "worker/courses/testing/course_mesh.h"
+#include "worker/courses/testing/summands.h"
+#include "worker/executor/prepared_part.h"
+#include "worker/executor/testing/mesh_runner.h"
+#include "worker/executor/testing/tile_memory.h"
+#include "worker/gpu/compiler/testing/random_compiled_parts.h"
+#include "worker/gpu/executor/gpu_legs.h"
+#include "worker/gpu/executor/testing/executor_rank.h"
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr int kCourseRanks = 8;
+constexpr uint64_t kCourseSeed = 400'000;
+constexpr int64_t kCourseCases = 40;
+
+constexpr DataType kCourseTypes[] = {DataType::kF32, DataType::kBF16, DataType::kF16,
+                                     DataType::kI32, DataType::kF64,  DataType::kI8,
+                                     DataType::kU8,  DataType::kI16,  DataType::kU16,
+                                     DataType::kU32, DataType::kI64,  DataType::kU64};
+
+// DataLoss when a destination tile of the device is not the same in both.
+absl::Status CompareTiles(const Plan& plan, DeviceRank device, const TileMemory& found,
+                          const TileMemory& expected) {
+  const BoundTiles& of_gpu = found.tiles(Side::kDestination, device);
+  const BoundTiles& of_host = expected.tiles(Side::kDestination, device);
+  const TileMap map(plan.tensors(), plan.slicing(), Side::kDestination, device);
+  for (size_t tensor = 0; tensor < of_gpu.tensor.size(); ++tensor) {
+    if (of_gpu.tensor[tensor] == nullptr) continue;
+    const int64_t bytes = map.tile_bytes(plan.tensors().group_of_tensor()[tensor]);
+    if (std::memcmp(of_gpu.tensor[tensor], of_host.tensor[tensor], bytes) == 0) continue;
+    return absl::DataLossError(absl::StrCat("tensor ", tensor, ": ", bytes, " bytes differ"));
+  }
+  return absl::OkStatus();
+}
+
+// What the workers of host memory leave, at this device alone.
+absl::StatusOr<DeviceReport> RunOnHosts(MeshRunner& hosts, const Plan& plan, TileMemory& memory,
+                                        bool checksums, DeviceRank device) {
+  ASSIGN_OR_RETURN(const MeshOutcome outcome,
+                   hosts.Run(plan, std::vector<int32_t>(plan.tensors().devices().size(), 0), memory,
+                             {.checksums = checksums}));
+  const auto report = outcome.devices.find(device);
+  if (report == outcome.devices.end()) return absl::InternalError("no report of host memory");
+  return report->second;
+}
+
+absl::StatusOr<std::shared_ptr<const PreparedPart>> PartOf(const Plan& plan, DeviceRank device) {
+  std::vector<std::vector<DeviceId>> each_alone;
+  for (const DeviceId& name : plan.tensors().devices()) each_alone.push_back({name});
+  ASSIGN_OR_RETURN(std::vector<WorkerPart> parts, CutParts(plan, each_alone));
+  return PreparedPart::Create(std::make_shared<const WorkerPart>(std::move(parts[device])));
+}
+
+struct DrawnCourse {
+  CourseRequest request;
+  Plan plan;
+};
+
+// The first of some requests that takes courses.
+absl::StatusOr<DrawnCourse> DrawCourse(RandomSource& random) {
+  const bool sums = random.OneIn(2);
+  const RandomCourseLimits limits{.devices_max = kCourseRanks,
+                                  .type = kCourseTypes[random.Below(std::ssize(kCourseTypes))],
+                                  .gpus = !random.OneIn(4)};
+  while (true) {
+    CourseRequest request = RandomCourseRequest(random.Below(int64_t{1} << 40), sums, limits);
+    if (sums && request.request.redistribution.source_partial.empty()) continue;
+    if (!random.OneIn(4)) request.sizes.array_bytes = 16;
+    ASSIGN_OR_RETURN(Plan plan, PlanOf(request));
+    if (!plan.has_courses()) continue;
+    // Most of what is drawn by chance is too small for several instances.
+    if (plan.courses()[0].instances > 1 || random.OneIn(6))
+      return DrawnCourse{std::move(request), std::move(plan)};
+  }
+}
+
+absl::Status RunCourse(ExecutorRank& rank, DeviceRank device, RandomSource& random,
+                       MeshRunner& hosts) {
+  ASSIGN_OR_RETURN(const DrawnCourse drawn, DrawCourse(random));
+  const Plan& plan = drawn.plan;
+  const RedistributionInputs& inputs = drawn.request.request.redistribution;
+  const bool sums = !inputs.source_partial.empty();
+  const bool checksums = !random.OneIn(4);
+  if (device >= std::ssize(plan.tensors().devices())) return absl::OkStatus();
+  const TileMemory memory(plan);
+  TileMemory expected(plan);
+  if (sums) FillRandomSummands(inputs, plan, memory);
+  if (sums) FillRandomSummands(inputs, plan, expected);
+  ASSIGN_OR_RETURN(const DeviceReport of_host,
+                   RunOnHosts(hosts, plan, expected, checksums, device));
+  ASSIGN_OR_RETURN(const auto part, PartOf(plan, device));
+  ASSIGN_OR_RETURN(GpuTaskSpec spec, rank.Spec(part, TilesOf(memory, device),
+                                               {.staging_bytes = 4 << 20, .checksums = checksums}));
+  ASSIGN_OR_RETURN(const TaskReport report, rank.Run(std::move(spec)));
+  RETURN_IF_ERROR(CompareTiles(plan, device, memory, expected));
+  if (!sums) RETURN_IF_ERROR(memory.CheckUntouched());
+  if (report.devices.size() == 1 && report.devices[0].device == device &&
+      report.devices[0].bytes == of_host.bytes && report.devices[0].digest == of_host.digest) {
+    return absl::OkStatus();
+  }
+  return absl::InternalError("another report than that of host memory");
+}
+
+absl::Status RunCourses(int number, Meeting& meeting) {
+  ASSIGN_OR_RETURN(const auto rank, ExecutorRank::Create(number, {}));
+  RETURN_IF_ERROR(rank->JoinAll(kCourseRanks, number, meeting));
+  MeshRunner hosts(WithCourseRunners({.workers = 1}));
+  RETURN_IF_ERROR(RunRandomCases(kCourseSeed, kCourseCases, [&](RandomSource& random) {
+    // A rank without a part in the last courses is ahead, and would take the others for stalled.
+    meeting.Wait();
+    return RunCourse(*rank, number, random, hosts);
+  }));
+  return rank->Close();
+}
+
+TEST(GpuCourseRandom, EveryByteIsThatOfHostMemory) {
+  int64_t with_instances = 0;
+  int64_t with_sums = 0;
+  EXPECT_OK(RunRandomCases(kCourseSeed, kCourseCases, [&](RandomSource& random) -> absl::Status {
+    ASSIGN_OR_RETURN(const DrawnCourse drawn, DrawCourse(random));
+    if (drawn.plan.courses()[0].instances > 1) ++with_instances;
+    if (!drawn.request.request.redistribution.source_partial.empty()) ++with_sums;
+    return absl::OkStatus();
+  }));
+  if (FromEnvironment("CROSSMESH_SEED", 0) == 0) {
+    EXPECT_GT(with_instances, 10);
+    EXPECT_GT(with_sums, 5);
+  }
+  EXPECT_THAT(RunRanks(kCourseRanks, RunCourses), testing::Each(testing::IsEmpty()));
+}
+
+}  // namespace
+}  // namespace crossmesh
