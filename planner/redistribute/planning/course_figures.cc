@@ -6,6 +6,8 @@
 #include "planner/network/gpu_bound.h"
 #include "planner/network/gpu_network.h"
 #include "planner/network/host_network.h"
+#include "planner/network/port_load.h"
+#include "planner/redistribute/planning/course_prediction.h"
 #include "planner/reshard/rack_routes.h"
 
 #include <algorithm>
@@ -15,36 +17,43 @@
 namespace crossmesh {
 namespace {
 
-absl::StatusOr<PlanFigures> BoundOnHosts(const ReshardRequest& request, const Slicing& slicing) {
-  const HostNetwork network = HostNetworkOf(*request.tensors, request.topology);
+absl::StatusOr<PlanFigures> FiguresOnHosts(const ReshardRequest& request, const Slicing& slicing,
+                                           const std::vector<Course<Plan>>& courses) {
+  const HostNetwork network = HostNetworkOf(
+      *request.tensors,
+      request.nic_share < 1 ? request.topology.WithShare(request.nic_share) : request.topology);
   const HostGroups groups = GroupByHosts(*request.tensors, slicing);
   ExactBound bound = ComputeBound(groups.demands, network);
   RETURN_IF_ERROR(AddMix(groups.demands, network, bound));
-  return PlanFigures{.bound = ToBound(bound, network),
-                     .assumed_rates = network.assumed_rates,
-                     .least_network_bytes = LeastBytes(groups.demands)};
+  PlanFigures figures{.bound = ToBound(bound, network),
+                      .assumed_rates = network.assumed_rates,
+                      .least_network_bytes = LeastBytes(groups.demands)};
+  const CoursePrediction predicted = PredictCourses(*request.tensors, courses, network);
+  figures.predicted_seconds = std::max(figures.bound.seconds, predicted.seconds);
+  figures.depth = predicted.load.depth;
+  figures.network_bytes = predicted.load.network_bytes;
+  const BusiestHost busiest = FindBusiestHost(predicted.load, network);
+  figures.busiest_host = busiest.name;
+  figures.busiest_host_bytes = busiest.bytes;
+  return figures;
 }
 
-PlanFigures BoundBetweenGpus(const ReshardRequest& request, const Slicing& slicing,
-                             const GpuNetwork& network) {
+PlanFigures FiguresBetweenGpus(const ReshardRequest& request, const Slicing& slicing,
+                               const GpuNetwork& network,
+                               const std::vector<Course<Plan>>& courses) {
   const HostGroups groups = GroupByDevices(*request.tensors, slicing);
-  return PlanFigures{
+  PlanFigures figures{
       .bound = BoundOfGpus(groups.demands, network),
       .least_network_bytes = LeastBytes(DemandsBetweenHosts(groups.demands, network))};
-}
-
-// Adds a course's.
-void Add(const Course<Plan>& course, bool overlaps, PlanFigures& figures) {
-  double once = 0;
-  double longest = 0;
-  for (const Course<Plan>::Step& step : course.steps) {
-    const PlanFigures& of_step = step.move->figures();
-    once += of_step.predicted_seconds;
-    longest = std::max(longest, of_step.predicted_seconds);
-    figures.depth = std::max(figures.depth, of_step.depth);
-    figures.network_bytes += of_step.network_bytes * course.instances;
+  for (const Course<Plan>& course : courses) {
+    for (const Course<Plan>::Step& step : course.steps) {
+      const PlanFigures& of_step = step.move->figures();
+      figures.predicted_seconds += of_step.predicted_seconds * course.instances;
+      figures.depth = std::max(figures.depth, of_step.depth);
+      figures.network_bytes += of_step.network_bytes * course.instances;
+    }
   }
-  figures.predicted_seconds += once + (overlaps ? longest : once) * (course.instances - 1);
+  return figures;
 }
 
 }  // namespace
@@ -52,11 +61,10 @@ void Add(const Course<Plan>& course, bool overlaps, PlanFigures& figures) {
 absl::StatusOr<PlanFigures> FiguresOfCourses(const ReshardRequest& request, const Slicing& slicing,
                                              const std::vector<Course<Plan>>& courses) {
   const std::optional<GpuNetwork> gpus = GpuNetworkOf(*request.tensors, request.topology);
-  absl::StatusOr<PlanFigures> figures =
-      gpus.has_value() ? BoundBetweenGpus(request, slicing, *gpus) : BoundOnHosts(request, slicing);
-  if (!figures.ok()) return figures;
-  figures->strategy = std::string(StrategyName(Strategy::kRedistribute));
-  for (const Course<Plan>& course : courses) Add(course, !gpus.has_value(), *figures);
+  absl::StatusOr<PlanFigures> figures = gpus.has_value()
+                                            ? FiguresBetweenGpus(request, slicing, *gpus, courses)
+                                            : FiguresOnHosts(request, slicing, courses);
+  if (figures.ok()) figures->strategy = std::string(StrategyName(Strategy::kRedistribute));
   return figures;
 }
 

@@ -13,10 +13,9 @@ namespace crossmesh {
 
 // The bound and the prediction of a plan of courses, as the network's description has its devices.
 //
-// In host memory steps of several instances overlap: a course takes the sum of its steps once, and
-// the longest for each further instance. A GPU carries out one step after the other: a course takes
-// the sum of its steps for each instance. What is reduced between steps is not counted. `slicing`
-// is of the request's tensors.
+// In host memory steps of several instances overlap, as course_prediction.h says. A GPU carries out
+// one step after the other: a course takes the sum of its steps for each instance. What is reduced
+// between steps is not counted. `slicing` is of the request's tensors.
 absl::StatusOr<PlanFigures> FiguresOfCourses(const ReshardRequest& request, const Slicing& slicing,
                                              const std::vector<Course<Plan>>& courses);
 

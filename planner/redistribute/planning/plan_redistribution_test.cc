@@ -1,6 +1,7 @@
 #include "planner/redistribute/planning/plan_redistribution.h"
 
 #include "common/mesh/gpu_host.h"
+#include "common/mesh/topology.h"
 #include "common/plan/course.h"
 #include "common/plan/proof.h"
 #include "common/plan/worker_part.h"
@@ -153,6 +154,33 @@ TEST(PlanRedistribution, GpusAndHostMemoryTogetherAreRefusedByName) {
   ASSERT_OK_AND_ASSIGN(course.request.topology, Topology::Create(std::move(hosts), {}));
   EXPECT_THAT(PlanOf(course), StatusIs(absl::StatusCode::kUnimplemented,
                                        HasSubstr("found GPU h0.0 and h1.1 in host memory")));
+}
+
+// Over two hosts of two devices: half of each array crosses between hosts to be summed, and as much
+// of the sums comes back. The two steps share the NICs.
+TEST(PlanRedistribution, APredictionCountsTheBytesOfAllInstancesOverTheShareOfANic) {
+  constexpr int64_t kNicRate = 4 << 20;
+  const std::vector<Axis> axes = {{"host", 2}, {"device", 2}};
+  const std::vector<std::string> partial = {"host", "device"};
+  const RedistributionRequest request{
+      .axes = axes,
+      .shape = Shape::Create({{2048, 2048}}).value(),
+      .item_bytes = 4,
+      .source = EndOf(*ParseLayout("[-, -]"), axes, partial).value(),
+      .destination = EndOf(*ParseLayout("[-, -]"), axes).value()};
+  CourseRequest course = RequestOf(request, {.devices_of_host = 2});
+  ASSERT_OK_AND_ASSIGN(
+      course.request.topology,
+      Topology::Create({{"h0", {{"n", kNicRate, kNicRate}}}, {"h1", {{"n", kNicRate, kNicRate}}}},
+                       {}));
+  ASSERT_OK_AND_ASSIGN(const Plan whole, PlanOf(course));
+  const PlanFigures& figures = whole.figures();
+  EXPECT_EQ(figures.network_bytes, 2 * (16 << 20));
+  EXPECT_EQ(figures.busiest_host_bytes, 16 << 20);
+  EXPECT_NEAR(figures.predicted_seconds, 4, 0.01);
+  course.request.nic_share = 0.5;
+  ASSERT_OK_AND_ASSIGN(const Plan half, PlanOf(course));
+  EXPECT_NEAR(half.figures().predicted_seconds, 8, 0.02);
 }
 
 // What a course says is proven by the controller, and by each worker.
