@@ -39,7 +39,9 @@ std::optional<Split> SplitOf(const GroupRoute& route, int64_t instances, const C
 int64_t InstancesOf(const std::vector<const GroupRoute*>& routes, const CourseSizes& sizes) {
   int64_t bytes = 0;
   for (const GroupRoute* const route : routes) bytes += route->array_bytes();
-  const int64_t wanted = std::clamp<int64_t>(bytes / sizes.array_bytes, 1, kInstancesMax);
+  const int64_t worth = std::min(sizes.instances, bytes / sizes.array_bytes_min);
+  const int64_t wanted =
+      std::clamp<int64_t>(std::max(bytes / sizes.array_bytes, worth), 1, kInstancesMax);
   int64_t best = 1;
   int64_t best_rest = bytes;
   for (int64_t instances = wanted; instances <= 4 * wanted && best_rest > 0; ++instances) {

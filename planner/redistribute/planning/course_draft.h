@@ -16,9 +16,13 @@ namespace crossmesh {
 
 // What decides into how many instances a course is cut.
 struct CourseSizes {
-  // What the arrays of an instance take on a device, nearly: so little that they stay in caches,
-  // and so much that messages are worth their cost.
+  // What the arrays of an instance take on a device, at most and nearly: so little that they stay
+  // in caches, and so much that messages are worth their cost.
   int64_t array_bytes = int64_t{4} << 20;
+  // Less than that where it makes so many instances, but for arrays below a least size: until the
+  // first one has gone through its first steps, and while the last one does the rest, NICs idle.
+  int64_t instances = 16;
+  int64_t array_bytes_min = int64_t{256} << 10;
   // Of a slab in a tile, at least: rows are copied one by one.
   int64_t row_elements = 64;
   // Instances that have arrays at a time, if there are so many. Of three one is filled, one is

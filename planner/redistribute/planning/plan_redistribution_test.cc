@@ -73,6 +73,17 @@ TEST(PlanRedistribution, ArraysAreAsSmallAsTheLimitOfMemoryAsks) {
                                        HasSubstr("with what lies between steps")));
 }
 
+// NICs idle until the first instance has gone through its first steps.
+TEST(PlanRedistribution, ArraysAreNoLargerThanASixteenthUnlessTheyAreSmall) {
+  const CourseRequest course = SumsOfAMatrix();
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanOf(course));
+  EXPECT_EQ(plan.courses()[0].instances, 16);
+  CourseRequest larger = course;
+  larger.sizes.array_bytes_min = 4 << 20;
+  ASSERT_OK_AND_ASSIGN(const Plan of_four, PlanOf(larger));
+  EXPECT_EQ(of_four.courses()[0].instances, 4);
+}
+
 TEST(PlanRedistribution, WithoutMemoryBetweenStepsItIsOneMove) {
   const std::vector<Axis> axes = {{"x", 2}, {"y", 3}};
   const RedistributionRequest request{.axes = axes,
