@@ -36,9 +36,13 @@ def runs(tensor: Tensor, box: Box) -> Iterator[tuple[int, int]]:
         yield (first + begin) * inner, (first + end) * inner
 
 
-def tile_bytes(tensor: Tensor, box: Box, version: int) -> bytes:
-    whole = tensor_bytes(tensor, version)
+def tile_of(whole: bytes, tensor: Tensor, box: Box) -> bytes:
+    """Of a tensor with these bytes."""
     return b"".join(whole[begin:end] for begin, end in runs(tensor, box))
+
+
+def tile_bytes(tensor: Tensor, box: Box, version: int) -> bytes:
+    return tile_of(tensor_bytes(tensor, version), tensor, box)
 
 
 def tiles(placement: Placement, tensors: tuple[Tensor, ...], slot: int) -> Iterator[tuple[Tensor, Box, int]]:
@@ -71,8 +75,13 @@ def first_difference(found: memoryview, expected: memoryview) -> int:
 def wrong_element(memory: memoryview, placement: Placement, tensors: tuple[Tensor, ...], slot: int,
                   version: int) -> str | None:
     """The first element of a slot's storage that is not that of the version, or None."""
-    for tensor, box, offset in tiles(placement, tensors, slot):
-        expected = memoryview(tile_bytes(tensor, box, version))
+    return wrong_element_of(memory, placement, {tensor: tensor_bytes(tensor, version) for tensor in tensors}, slot)
+
+
+def wrong_element_of(memory: memoryview, placement: Placement, wholes: dict[Tensor, bytes], slot: int) -> str | None:
+    """The first element of a slot's storage that is not that of these tensors, or None."""
+    for tensor, box, offset in tiles(placement, tuple(wholes), slot):
+        expected = memoryview(tile_of(wholes[tensor], tensor, box))
         found = memory[offset:offset + len(expected)]
         if found != expected:
             item = ITEM_BYTES[tensor.dtype]
