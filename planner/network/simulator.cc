@@ -12,6 +12,7 @@
 #include <utility>
 
 #include <absl/container/flat_hash_map.h>
+#include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
@@ -378,6 +379,11 @@ std::vector<int64_t> SimulatedTimeline::CriticalChain() const {
 
 absl::StatusOr<SimulatedTimeline> Simulate(const Plan& plan, const Topology& topology,
                                            const SimulatorOptions& options, CancelCheck cancelled) {
+  if (plan.has_courses()) {
+    return absl::UnimplementedError(
+        "simulation: expected a plan of relays, found one of courses; its steps can be simulated "
+        "one by one");
+  }
   const NicPorts ports(HostNetworkOf(plan.tensors(), topology), topology);
   Lanes lanes(plan.tensors(), ports);
   ASSIGN_OR_RETURN(std::vector<Stream> streams, MakeStreams(plan, options.transfers_max, lanes));

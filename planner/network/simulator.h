@@ -59,8 +59,9 @@ struct SimulatedTimeline {
 // arrival. Two hosts are joined by as few pairs of NICs as fill all of them, and chunks are spread
 // over these in proportion to rates. Inside a host bytes take no time.
 //
-// ResourceExhausted when more than transfers_max chunks pass between hosts; Cancelled. Cost:
-// transfers, times the connections that share ports with one another.
+// ResourceExhausted when more than transfers_max chunks pass between hosts; Unimplemented when the
+// plan has courses; Cancelled. Cost: transfers, times the connections that share ports with one
+// another.
 absl::StatusOr<SimulatedTimeline> Simulate(const Plan& plan, const Topology& topology,
                                            const SimulatorOptions& options = {},
                                            CancelCheck cancelled = NeverCancelled);

@@ -7,6 +7,7 @@
 #include "common/plan/worker_part.h"
 #include "common/testing/random_cases.h"
 #include "common/testing/status_matchers.h"
+#include "planner/network/simulator.h"
 #include "planner/redistribute/planning/testing/course_requests.h"
 
 #include <memory>
@@ -71,6 +72,12 @@ TEST(PlanRedistribution, ArraysAreAsSmallAsTheLimitOfMemoryAsks) {
   course.request.device_bytes_max = kStorages + 1;
   EXPECT_THAT(PlanOf(course), StatusIs(absl::StatusCode::kResourceExhausted,
                                        HasSubstr("with what lies between steps")));
+}
+
+TEST(PlanRedistribution, ASimulationSaysThatItKnowsNoCourses) {
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanOf(SumsOfAMatrix()));
+  EXPECT_THAT(Simulate(plan, Topology()),
+              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("courses")));
 }
 
 // NICs idle until the first instance has gone through its first steps.
