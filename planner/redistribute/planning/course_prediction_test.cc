@@ -215,7 +215,8 @@ CourseRequest RandomRequest(uint64_t seed) {
   std::mt19937_64 random(seed);
   const RedistributionRequest drawn =
       RandomRedistribution(seed, {.devices_max = 12, .partial = true, .uneven = false});
-  CourseRequest made = RequestOf(drawn, static_cast<int64_t>(1 + random() % 2), 6);
+  CourseRequest made =
+      RequestOf(drawn, {.devices_of_host = static_cast<int64_t>(1 + random() % 2), .tensors = 6});
   made.request.redistribution.no_relays = true;
   made.sizes = {.array_bytes = 64, .row_elements = 1};
   std::vector<int64_t> out, in;
