@@ -1,11 +1,8 @@
 #include "planner/redistribute/collective_cost.h"
 
 #include <algorithm>
-#include <map>
 #include <tuple>
 #include <utility>
-
-#include <absl/container/flat_hash_map.h>
 
 namespace crossmesh {
 namespace {
@@ -93,41 +90,45 @@ double StepPrices::Seconds(StepKind kind, std::span<const int32_t> atoms,
   return 0;
 }
 
-// Nothing where the holder has another summand.
-std::optional<int> StepPrices::LevelBetween(int64_t holder, int64_t receiver,
-                                            std::span<const int32_t> partial) const {
-  for (const int32_t atom : partial) {
-    if (space_.Coordinate(holder, atom) != space_.Coordinate(receiver, atom)) return std::nullopt;
-  }
-  int level = holder == receiver ? -1 : 0;
-  for (int32_t atom = 0; atom < space_.atom_count(); ++atom) {
-    if (space_.Coordinate(holder, atom) != space_.Coordinate(receiver, atom)) {
-      level = std::max(level, levels_[atom]);
-    }
+// The slowest link to a device that has that part of a dimension; -1: the receiver has it.
+int StepPrices::LevelBetween(const std::vector<DimensionCut>& cuts, int64_t part,
+                             int64_t receiver) const {
+  int level = -1;
+  for (size_t i = cuts.size(); i-- > 0;) {
+    const int32_t atom = cuts[i].atom;
+    const int64_t size = space_.atoms()[atom].size;
+    if (part % size != space_.Coordinate(receiver, atom)) level = std::max(level, levels_[atom]);
+    part /= size;
   }
   return level;
 }
 
-double StepPrices::ReceiverSeconds(const LocalType& before, int64_t receiver,
-                                   Overlap& overlap) const {
-  // For each block that the receiver needs: the nearest device that has it.
-  std::map<std::vector<int64_t>, std::pair<int, int64_t>> nearest;
-  for (int64_t holder = 0; holder < space_.devices(); ++holder) {
-    const int64_t common = overlap.Elements(holder, receiver);
-    if (common == 0) continue;
-    const std::optional<int> level = LevelBetween(holder, receiver, before.partial);
-    if (!level.has_value()) continue;
-    std::vector<int64_t> block;
-    for (const std::vector<DimensionCut>& cuts : before.dimensions) {
-      block.push_back(space_.PartOf(cuts, holder));
+// The nearest of the devices that have a block differs from the receiver only in what cuts.
+double StepPrices::ReceiverSeconds(const LocalType& before, const LocalType& after,
+                                   int64_t receiver, Overlap& overlap) const {
+  struct Block {
+    int level;
+    int64_t elements;
+  };
+  std::vector<Block> blocks = {{-1, 1}};
+  for (int dimension = 0; dimension < space_.shape().rank(); ++dimension) {
+    const std::vector<DimensionCut>& cuts = before.dimensions[dimension];
+    const int64_t wanted = space_.PartOf(after.dimensions[dimension], receiver);
+    std::vector<Block> finer;
+    for (int64_t part = 0; part < space_.Parts(cuts); ++part) {
+      const int64_t common = overlap.Common(dimension, part, wanted);
+      if (common == 0) continue;
+      const int level = LevelBetween(cuts, part, receiver);
+      for (const Block& block : blocks) {
+        finer.push_back({std::max(level, block.level), block.elements * common});
+      }
     }
-    const auto [found, added] = nearest.try_emplace(std::move(block), *level, common);
-    if (!added) found->second.first = std::min(found->second.first, *level);
+    blocks = std::move(finer);
   }
   double seconds = 0;
-  for (const auto& [block, source] : nearest) {
-    const auto [level, elements] = source;
-    if (level >= 0) seconds += MessageSeconds(level, elements * space_.item_bytes());
+  for (const Block& block : blocks) {
+    if (block.level < 0) continue;
+    seconds += MessageSeconds(block.level, block.elements * space_.item_bytes());
   }
   return seconds;
 }
@@ -136,10 +137,10 @@ double StepPrices::RelaySeconds(const LocalType& before, const LocalType& after)
   const auto [neediest, missing] = FindNeediestDevice(space_, before, after);
   if (missing == 0) return 0;
   Overlap overlap(space_, before, after);
-  double seconds = ReceiverSeconds(before, neediest, overlap);
+  double seconds = ReceiverSeconds(before, after, neediest, overlap);
   if (space_.devices() <= kReceiversMax) {
     for (int64_t receiver = 0; receiver < space_.devices(); ++receiver) {
-      seconds = std::max(seconds, ReceiverSeconds(before, receiver, overlap));
+      seconds = std::max(seconds, ReceiverSeconds(before, after, receiver, overlap));
     }
   }
   return seconds_per_step_ + seconds;
@@ -148,6 +149,15 @@ double StepPrices::RelaySeconds(const LocalType& before, const LocalType& after)
 double StepPrices::SecondsOf(const RedistributionStep& step) const {
   if (step.kind == StepKind::kRelay) return RelaySeconds(step.before, step.after);
   return Seconds(step.kind, step.atoms, space_.LocalBytes(step.before));
+}
+
+double StepPrices::LeastMessageSeconds(int level) const {
+  const size_t first = std::min(static_cast<size_t>(level), sorted_.size() - 1);
+  double least = sorted_[first].seconds_per_message;
+  for (const Level& slower : std::span(sorted_).subspan(first)) {
+    least = std::min(least, slower.seconds_per_message);
+  }
+  return least;
 }
 
 double StepPrices::LeastSeconds(int64_t bytes, int32_t steps, double messages) const {

@@ -5,7 +5,6 @@
 #include "planner/redistribute/step.h"
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -38,12 +37,15 @@ class StepPrices {
   double Seconds(StepKind kind, std::span<const int32_t> atoms, int64_t local_bytes) const;
   // Seconds of a relay for the device that receives longest, or on more than 32 devices for the one
   // that misses most, with what it misses of each block sent by the nearest holder. 0 when no
-  // device misses anything. Cost: devices, or on few of them their square.
+  // device misses anything. Cost: devices, and the messages of those that are priced.
   double RelaySeconds(const LocalType& before, const LocalType& after) const;
   double SecondsOf(const RedistributionStep& step) const;
   // The least seconds in which so many steps, or more, bring a device so many bytes in so many
   // messages, or more.
   double LeastSeconds(int64_t bytes, int32_t steps, double messages) const;
+  double seconds_per_step() const { return seconds_per_step_; }
+  // The least of a message on links of that level or slower ones; of any where there are none.
+  double LeastMessageSeconds(int level) const;
   // Links are counted from the fastest, 0.
   int level(int32_t atom) const { return levels_[atom]; }
 
@@ -52,9 +54,9 @@ class StepPrices {
     double seconds_per_message = 0;
     double seconds_per_byte = 0;
   };
-  std::optional<int> LevelBetween(int64_t holder, int64_t receiver,
-                                  std::span<const int32_t> partial) const;
-  double ReceiverSeconds(const LocalType& before, int64_t receiver, Overlap& overlap) const;
+  int LevelBetween(const std::vector<DimensionCut>& cuts, int64_t part, int64_t receiver) const;
+  double ReceiverSeconds(const LocalType& before, const LocalType& after, int64_t receiver,
+                         Overlap& overlap) const;
   int LevelOf(const TypeSpace& space, const CollectiveCost& cost, int32_t atom) const;
   double MessageSeconds(int level, int64_t bytes) const {
     return sorted_[level].seconds_per_message +

@@ -2,9 +2,9 @@
 
 #include "common/testing/status_matchers.h"
 #include "planner/redistribute/atom_sizes.h"
-#include "planner/redistribute/exchange_estimate.h"
 #include "planner/redistribute/missing_estimate.h"
 #include "planner/redistribute/overlap.h"
+#include "planner/redistribute/path_estimate.h"
 #include "planner/redistribute/redistribution_search.h"
 #include "planner/redistribute/search_space.h"
 #include "planner/redistribute/testing/redistribution_study.h"
@@ -27,6 +27,39 @@ AtomSizes Primes(const StudiedMesh& mesh) {
   AtomSizes primes;
   for (const Axis& axis : mesh.axes) primes.push_back(PrimeFactors(axis.size));
   return primes;
+}
+
+// Steps dear and cheap beside messages and bytes, with slower links for the first axis.
+std::vector<CollectiveCost> Costs(const std::vector<Axis>& axes) {
+  std::vector<CollectiveCost> costs = {{.seconds_per_step = 6.6e-6}, {.seconds_per_step = 1e-7}};
+  for (int32_t axis = 0; axis < static_cast<int32_t>(axes.size()); ++axis) {
+    const SubAxis part{axis, 1, axes[axis].size};
+    const bool slow = axis == 0;
+    costs[0].links.push_back({part, slow ? 2.7e-6 : 0.6e-6, slow ? 20e9 : 94e9});
+    costs[1].links.push_back({part, slow ? 5e-8 : 2e-8, slow ? 1e6 : 1e7});
+  }
+  return costs;
+}
+
+// By bytes, or by seconds where there is a cost.
+void ExpectEstimatesAtMostTheLeast(const SearchSpace& space, const ExactRedistribution& exact,
+                                   const std::optional<CollectiveCost>& cost) {
+  const TypeSpace& types = space.types();
+  const StepPrices prices(types, cost.value_or(CollectiveCost{}));
+  PathEstimate estimate(space, prices,
+                        cost.has_value() ? PathObjective::kSeconds : PathObjective::kBytes);
+  std::vector<double> least;
+  if (cost.has_value()) {
+    least = exact.LeastSeconds(types.destination(), prices);
+  } else {
+    const std::vector<int64_t> bytes = exact.LeastBytes(types.destination(), INT64_MAX);
+    least.assign(bytes.begin(), bytes.end());
+  }
+  for (size_t i = 0; i < least.size(); ++i) {
+    if (least[i] < 0) continue;
+    ASSERT_LE(estimate.Of(space.Pack(exact.types()[i])).objective, least[i] * (1 + 1e-12))
+        << types.Text(exact.types()[i]) << " to " << types.Text(types.destination());
+  }
 }
 
 class StudyTest : public testing::TestWithParam<StudiedMesh> {
@@ -97,15 +130,22 @@ TEST_P(StudyTest, EstimatesAreNeverMoreThanTheLeastBytes) {
     const std::optional<SearchSpace> space = SearchSpace::Create(types);
     ASSERT_TRUE(space.has_value());
     MissingEstimate missing(*space);
-    const std::vector<int64_t> least = exact_.LeastBytes(types.destination(), INT64_MAX);
-    for (size_t i = 0; i < least.size(); ++i) {
-      const LocalType& type = exact_.types()[i];
-      const PackedType packed = space->Pack(type);
-      EXPECT_LE(missing.Elements(packed),
+    ExpectEstimatesAtMostTheLeast(*space, exact_, {});
+    for (const LocalType& type : exact_.types()) {
+      EXPECT_LE(missing.Elements(space->Pack(type)),
                 FindNeediestDevice(types, type, types.destination()).missing_elements)
           << types.Text(type) << " to " << types.Text(types.destination());
-      ASSERT_LE(EstimateExchange(*space, packed).elements, least[i])
-          << types.Text(type) << " to " << types.Text(types.destination());
+    }
+  }
+}
+
+TEST_P(StudyTest, EstimatesAreNeverMoreThanTheLeastSeconds) {
+  for (const CollectiveCost& cost : Costs(mesh_.axes)) {
+    for (size_t destination = 0; destination < mesh_.layouts.size(); ++destination) {
+      const TypeSpace types(mesh_.Request(0, destination), primes_);
+      const std::optional<SearchSpace> space = SearchSpace::Create(types);
+      ASSERT_TRUE(space.has_value());
+      ExpectEstimatesAtMostTheLeast(*space, exact_, cost);
     }
   }
 }
@@ -114,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(All, StudyTest, testing::ValuesIn(StudiedMeshes()),
                          [](const auto& mesh) { return absl::StrCat("Mesh", mesh.index); });
 
 // The same with partial sums; of the largest mesh, every seventh pair.
-TEST(StudyWithSumsTest, EveryPairTakesTheLeastBytesOfAllSequencesOfSteps) {
+TEST(StudyWithSumsTest, EveryPairTakesTheLeastBytesAndEstimatesAreNeverMore) {
   for (const StudiedMesh& mesh : StudiedMeshesWithSums()) {
     const AtomSizes primes = Primes(mesh);
     const TypeSpace whole(mesh.Request(0, 0), primes);
@@ -123,6 +163,13 @@ TEST(StudyWithSumsTest, EveryPairTakesTheLeastBytesOfAllSequencesOfSteps) {
     int64_t compared = 0;
     for (size_t destination = 0; destination < mesh.layouts.size(); ++destination) {
       std::map<int64_t, std::vector<int64_t>> least;
+      const TypeSpace types(mesh.Request(0, destination), primes);
+      const std::optional<SearchSpace> searchable = SearchSpace::Create(types);
+      ASSERT_TRUE(searchable.has_value());
+      ExpectEstimatesAtMostTheLeast(*searchable, exact, {});
+      for (const CollectiveCost& cost : Costs(mesh.axes)) {
+        ExpectEstimatesAtMostTheLeast(*searchable, exact, cost);
+      }
       for (size_t source = destination % stride; source < mesh.layouts.size(); source += stride) {
         const RedistributionRequest request = mesh.Request(source, destination);
         if (!Validate(request).ok()) continue;  // sums that the source has not

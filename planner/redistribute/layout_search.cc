@@ -1,19 +1,25 @@
 #include "planner/redistribute/layout_search.h"
 
 #include "common/base/check.h"
-#include "planner/redistribute/exchange_estimate.h"
 
 #include <algorithm>
-#include <cmath>
+#include <array>
+#include <limits>
+#include <span>
 #include <tuple>
 #include <utility>
 
 namespace crossmesh {
 namespace {
 
-// Types from which relays are looked at. Each costs the devices.
-constexpr int kRelaysMax = 4;
-constexpr size_t kMovesInHaste = 12;
+// Types next to the source from which relays are looked at. Each costs the devices.
+constexpr size_t kRelaysMax = 6;
+// Of a path that is found in haste.
+constexpr int kStepsInHaste = 16;
+// Of one type in a beam, so that a layer is not all alike.
+constexpr int kFollowersInHaste = 2;
+// Of seconds, which are sums in any order.
+constexpr double kRounding = 1 - 1e-9;
 
 }  // namespace
 
@@ -24,29 +30,44 @@ bool LayoutSearch::Entry::operator<(const Entry& other) const {
 }
 
 LayoutSearch::LayoutSearch(const SearchSpace& space, const StepPrices& prices,
-                           const LayoutSearchOptions& options, MoveSource moves)
+                           PathEstimate& estimate, const LayoutSearchOptions& options)
     : space_(space),
       prices_(prices),
       options_(options),
-      move_source_(std::move(moves)),
-      missing_(space),
+      estimate_(estimate),
       upper_(options.upper) {}
+
+int64_t LayoutSearch::ElementsAfter(const Node& from, const Move& move) const {
+  switch (move.kind) {
+    case StepKind::kAllToAll:
+    case StepKind::kPermute:
+    case StepKind::kAllReduce:
+      return from.local_elements;
+    case StepKind::kSlice:
+    case StepKind::kAllGather:
+    case StepKind::kReduceScatter:
+    case StepKind::kRelay:
+      break;
+  }
+  return space_.LocalElements(move.after);
+}
 
 std::optional<PathCost> LayoutSearch::CostAfter(const Node& from, const Move& move) const {
   const int64_t item = space_.types().item_bytes();
-  const int64_t before = space_.LocalElements(from.type);
-  const int64_t after = space_.LocalElements(move.after);
+  const int64_t before = from.local_elements;
+  std::array<int32_t, kSearchAtomsMax> atoms;
+  size_t changed = 0;
+  int64_t group = 1;
+  for (int32_t atom = 0; atom < space_.atoms(); ++atom) {
+    if (from.type[atom] == move.after[atom]) continue;
+    atoms[changed++] = atom;
+    group *= space_.size(atom);
+  }
+  const int64_t after = ElementsAfter(from, move);
   const bool communicates = move.kind != StepKind::kSlice;
   const int64_t live = (before + after) * item + (communicates ? options_.staging_bytes : 0);
   if (live > options_.live_bytes_max || after * item > options_.local_bytes_max) {
     return std::nullopt;
-  }
-  std::vector<int32_t> atoms;
-  int64_t group = 1;
-  for (int32_t atom = 0; atom < space_.atoms(); ++atom) {
-    if (from.type[atom] == move.after[atom]) continue;
-    atoms.push_back(atom);
-    group *= space_.size(atom);
   }
   PathCost cost = from.cost;
   cost.bytes += ReceivedElements(move.kind, before, group) * item;
@@ -57,7 +78,7 @@ std::optional<PathCost> LayoutSearch::CostAfter(const Node& from, const Move& mo
       cost.objective = static_cast<double>(cost.bytes);
       break;
     case PathObjective::kSeconds:
-      cost.objective += prices_.Seconds(move.kind, atoms, before * item);
+      cost.objective += prices_.Seconds(move.kind, std::span(atoms).first(changed), before * item);
       break;
     case PathObjective::kPeakLiveBytes:
       cost.objective = std::max(cost.objective, static_cast<double>(live));
@@ -73,73 +94,50 @@ bool LayoutSearch::HasSums(const PackedType& type) const {
   return false;
 }
 
-// What is exchanged is exchanged at about the size that the local array has now.
-double LayoutSearch::LeftInHaste(const PackedType& type) const {
-  const double bytes =
-      static_cast<double>(space_.LocalElements(type) * space_.types().item_bytes());
+// Beyond the remainder, probably: what is exchanged is exchanged at about the size that the local
+// array has now.
+double LayoutSearch::InHaste(const PackedType& type, const PathRemainder& remainder) const {
+  if (options_.haste == 0) return 0;
+  const int64_t bytes = space_.LocalElements(type) * space_.types().item_bytes();
   const double once = options_.objective == PathObjective::kSeconds
-                          ? prices_.LeastSeconds(static_cast<int64_t>(bytes), 1, 1)
-                          : bytes;
-  return once * Disorder(space_, type);
+                          ? prices_.LeastSeconds(bytes, 1, 1)
+                          : static_cast<double>(bytes);
+  return options_.haste * once * remainder.disorder;
 }
 
-// A gather by N devices grows an array N times and takes N - 1 messages of a device, which is no
-// fewer than log2 N.
-double LayoutSearch::GatherMessages(const PackedType& type) const {
-  const auto local = static_cast<double>(std::max<int64_t>(space_.LocalElements(type), 1));
-  return std::log2(static_cast<double>(space_.LocalElements(space_.destination())) / local);
-}
-
-LayoutSearch::Remainder LayoutSearch::RemainderOf(const PackedType& type) {
-  int64_t missing = missing_.Elements(type);
-  Remainder remainder{.communicating = missing > 0 ? 1 : 0};
-  // A relay takes everything to its place at once, so with relays this may be too much. They are
-  // looked at from the first types only, whatever the estimates say.
-  if (type != space_.destination() && !HasSums(type)) {
-    const ExchangeEstimate exchange = EstimateExchange(space_, type);
-    missing = std::max(missing, exchange.elements);
-    remainder.communicating = std::max(remainder.communicating, exchange.communicating);
+bool LayoutSearch::IsTooMuch(const PathCost& cost, const PathRemainder& remainder) const {
+  if (!upper_.has_value()) return false;
+  if (!options_.ties && cost.objective + remainder.objective >= upper_->objective * kRounding) {
+    return true;
   }
-  remainder.bytes = missing * space_.types().item_bytes();
-  switch (options_.objective) {
-    case PathObjective::kBytes:
-      remainder.objective = static_cast<double>(remainder.bytes);
-      break;
-    case PathObjective::kSeconds:
-      remainder.objective = prices_.LeastSeconds(
-          remainder.bytes, remainder.communicating,
-          std::max(static_cast<double>(remainder.communicating), GatherMessages(type)));
-      break;
-    case PathObjective::kPeakLiveBytes:
-      break;
-  }
-  if (options_.haste > 0) remainder.in_haste = options_.haste * LeftInHaste(type);
-  return remainder;
+  return PathCost{.objective = cost.objective + remainder.objective,
+                  .bytes = cost.bytes + remainder.bytes,
+                  .communicating = cost.communicating + remainder.communicating,
+                  .steps = cost.steps} > *upper_;
 }
 
-void LayoutSearch::Push(int32_t number) {
+void LayoutSearch::Push(int32_t number, const PathRemainder& remainder) {
   const Node& node = nodes_[number];
-  const Remainder remainder = RemainderOf(node.type);
-  const Entry entry{.estimate = node.cost.objective + remainder.objective + remainder.in_haste,
-                    .bytes = node.cost.bytes + remainder.bytes,
-                    .communicating = node.cost.communicating + remainder.communicating,
-                    .disorder = Disorder(space_, node.type),
-                    .done = node.cost.objective,
-                    .node = number};
-  const PathCost least{.objective = node.cost.objective + remainder.objective,
-                       .bytes = entry.bytes,
-                       .communicating = entry.communicating,
-                       .steps = node.cost.steps};
-  if (!upper_.has_value() || least <= *upper_) open_.push(entry);
+  open_.push({.estimate = node.cost.objective + remainder.objective + InHaste(node.type, remainder),
+              .bytes = node.cost.bytes + remainder.bytes,
+              .communicating = node.cost.communicating + remainder.communicating,
+              .disorder = remainder.disorder,
+              .done = node.cost.objective,
+              .node = number});
 }
 
 void LayoutSearch::Reach(int32_t from, const Move& move, const PathCost& cost) {
+  if (!IsTooMuch(cost, {}) && !IsTooMuch(cost, estimate_.Of(move.after))) Add(from, move, cost);
+}
+
+// Nothing where the type is known to cost no more.
+std::optional<int32_t> LayoutSearch::Add(int32_t from, const Move& move, const PathCost& cost) {
   const auto [found, added] = known_.try_emplace(move.after, static_cast<int32_t>(nodes_.size()));
-  const Node reached{move.after, from, move.kind, cost, false};
+  const Node reached{move.after, from, move.kind, cost, ElementsAfter(nodes_[from], move), false};
   if (added) {
     nodes_.push_back(reached);
   } else {
-    if (cost >= nodes_[found->second].cost) return;
+    if (cost >= nodes_[found->second].cost) return std::nullopt;
     nodes_[found->second] = reached;
   }
   const int32_t number = found->second;
@@ -147,14 +145,13 @@ void LayoutSearch::Reach(int32_t from, const Move& move, const PathCost& cost) {
     upper_ = cost;
     goal_ = number;
   }
-  Push(number);
+  const PathRemainder remainder = estimate_.Of(move.after);
+  if (!IsTooMuch(cost, remainder)) Push(number, remainder);
+  return number;
 }
 
-// Straight to the destination, or to where a gather leads there: then less goes over slow links.
-void LayoutSearch::ExpandRelays(int32_t number) {
-  const PackedType type = nodes_[number].type;
-  if (HasSums(type) || relays_ >= kRelaysMax) return;
-  ++relays_;
+// Where a gather leads to the destination: what is wanted nowhere, and cuts now, cuts there too.
+PackedType LayoutSearch::BeforeGather(const PackedType& type) const {
   PackedType shared = space_.destination();
   DigitSet blocked;
   for (int atom = 0; atom < space_.atoms(); ++atom) {
@@ -169,6 +166,67 @@ void LayoutSearch::ExpandRelays(int32_t number) {
       break;
     }
   }
+  return shared;
+}
+
+// About what a relay from there takes, to the destination or to where a gather leads there: one
+// message for each block that a device needs.
+double LayoutSearch::RankForRelay(const PackedType& type, const PathCost& cost) const {
+  if (options_.objective != PathObjective::kSeconds) return cost.objective;
+  double least = std::numeric_limits<double>::infinity();
+  for (const PackedType& after : {space_.destination(), BeforeGather(type)}) {
+    DigitSet wanted;
+    for (int atom = 0; atom < space_.atoms(); ++atom) {
+      if (after[atom] >= kFirstDigit) wanted.set(after[atom] - kFirstDigit);
+    }
+    double blocks = 1;
+    for (int atom = 0; atom < space_.atoms(); ++atom) {
+      if (type[atom] < kFirstDigit || wanted[type[atom] - kFirstDigit]) continue;
+      blocks *= static_cast<double>(space_.size(atom));
+    }
+    least = std::min(least, prices_.LeastSeconds(0, 1, std::max(blocks - 1, 1.0)) +
+                                estimate_.Of(after).objective);
+  }
+  return cost.objective + least;
+}
+
+// From the source, and from the types next to it from which they seem best. Estimates are of paths
+// without relays, and do not leave any of these out.
+void LayoutSearch::ReachByRelays() {
+  if (HasSums(space_.source())) return;
+  ReachByRelaysFrom(0);
+  // What can be sliced as wanted is, and only then other steps are looked at.
+  if (const std::vector<int32_t> next = ReachForRelays(0); next.size() == 1) {
+    ReachForRelays(next.front());
+  }
+}
+
+std::vector<int32_t> LayoutSearch::ReachForRelays(int32_t from) {
+  moves_.clear();
+  const PackedType type = nodes_[from].type;
+  AppendMoves(MoveState(space_, type), moves_);
+  std::vector<std::pair<double, size_t>> ranked;
+  for (size_t i = 0; i < moves_.size(); ++i) {
+    const std::optional<PathCost> cost = CostAfter(nodes_[from], moves_[i]);
+    if (cost.has_value()) ranked.emplace_back(RankForRelay(moves_[i].after, *cost), i);
+  }
+  const size_t kept = std::min(ranked.size(), kRelaysMax);
+  std::ranges::partial_sort(ranked, ranked.begin() + static_cast<std::ptrdiff_t>(kept));
+  std::vector<int32_t> next;
+  for (size_t i = 0; i < kept; ++i) {
+    const Move& move = moves_[ranked[i].second];
+    const std::optional<int32_t> reached = Add(from, move, *CostAfter(nodes_[from], move));
+    if (!reached.has_value()) continue;
+    ReachByRelaysFrom(*reached);
+    next.push_back(*reached);
+  }
+  return next;
+}
+
+// Straight to the destination, or to where a gather leads there: then less goes over slow links.
+void LayoutSearch::ReachByRelaysFrom(int32_t number) {
+  const PackedType type = nodes_[number].type;
+  const PackedType shared = BeforeGather(type);
   ReachByRelay(number, space_.destination());
   if (shared != space_.destination() && shared != type) ReachByRelay(number, shared);
 }
@@ -204,29 +262,62 @@ void LayoutSearch::Expand(int32_t number) {
   nodes_[number].closed = true;
   moves_.clear();
   const PackedType type = nodes_[number].type;
-  move_source_(MoveState(space_, type), moves_);
-  if (options_.haste > 0) KeepBest(number);
+  AppendMoves(MoveState(space_, type), moves_);
+  looked_at_ += static_cast<int64_t>(moves_.size());
   for (const Move& move : moves_) {
     const std::optional<PathCost> cost = CostAfter(nodes_[number], move);
     if (cost.has_value()) Reach(number, move, *cost);
   }
-  if (options_.relay && options_.haste == 0) ExpandRelays(number);
 }
 
-// In haste, only the moves that seem best are followed.
-void LayoutSearch::KeepBest(int32_t from) {
-  std::vector<std::pair<double, size_t>> ranked;
-  for (size_t i = 0; i < moves_.size(); ++i) {
-    const std::optional<PathCost> cost = CostAfter(nodes_[from], moves_[i]);
-    if (!cost.has_value()) continue;
-    const Remainder remainder = RemainderOf(moves_[i].after);
-    ranked.emplace_back(cost->objective + remainder.objective + remainder.in_haste, i);
+std::vector<int32_t> LayoutSearch::NextLayer(const std::vector<int32_t>& layer) {
+  struct Candidate {
+    double rank;
+    PathCost cost;
+    Move move;
+    int32_t from;
+  };
+  std::vector<Candidate> candidates;
+  for (const int32_t from : layer) {
+    moves_.clear();
+    const PackedType type = nodes_[from].type;
+    AppendMoves(MoveState(space_, type), moves_);
+    looked_at_ += static_cast<int64_t>(moves_.size());
+    for (const Move& move : moves_) {
+      const std::optional<PathCost> cost = CostAfter(nodes_[from], move);
+      if (!cost.has_value() || IsTooMuch(*cost, {})) continue;
+      const PathRemainder remainder = estimate_.Of(move.after);
+      if (IsTooMuch(*cost, remainder)) continue;
+      if (move.after == space_.destination()) Reach(from, move, *cost);
+      candidates.push_back({cost->objective + remainder.objective + InHaste(move.after, remainder),
+                            *cost, move, from});
+    }
   }
-  const size_t kept = std::min(ranked.size(), kMovesInHaste);
-  std::ranges::partial_sort(ranked, ranked.begin() + static_cast<std::ptrdiff_t>(kept));
-  std::vector<Move> best;
-  for (size_t i = 0; i < kept; ++i) best.push_back(moves_[ranked[i].second]);
-  moves_ = std::move(best);
+  std::ranges::stable_sort(candidates, {}, [](const Candidate& candidate) {
+    return std::tuple(candidate.rank, candidate.cost);
+  });
+  std::vector<int32_t> next;
+  std::vector<int32_t> parents;
+  for (const Candidate& candidate : candidates) {
+    if (next.size() == options_.beam) break;
+    if (std::ranges::count(parents, candidate.from) >= kFollowersInHaste) continue;
+    const auto known = known_.find(candidate.move.after);
+    if (known != known_.end() && nodes_[known->second].cost <= candidate.cost) continue;
+    Reach(candidate.from, candidate.move, candidate.cost);
+    const auto reached = known_.find(candidate.move.after);
+    if (reached == known_.end()) continue;
+    next.push_back(reached->second);
+    parents.push_back(candidate.from);
+  }
+  return next;
+}
+
+void LayoutSearch::RunBeam() {
+  std::vector<int32_t> layer = {0};
+  for (int step = 0; step < kStepsInHaste && !layer.empty(); ++step) {
+    if (looked_at_ >= options_.nodes_max) break;
+    layer = NextLayer(layer);
+  }
 }
 
 LayoutPath LayoutSearch::PathTo(int32_t node) const {
@@ -238,11 +329,7 @@ LayoutPath LayoutSearch::PathTo(int32_t node) const {
   return path;
 }
 
-std::optional<LayoutPath> LayoutSearch::Run() {
-  nodes_.push_back({space_.source(), -1, StepKind::kSlice, {}, false});
-  known_[space_.source()] = 0;
-  if (space_.source() == space_.destination()) goal_ = 0;
-  Push(0);
+void LayoutSearch::RunBestFirst() {
   while (!open_.empty()) {
     const Entry entry = open_.top();
     if (nodes_[entry.node].closed) {
@@ -250,16 +337,30 @@ std::optional<LayoutPath> LayoutSearch::Run() {
       continue;
     }
     if (nodes_[entry.node].type == space_.destination()) break;
-    if (nodes() >= options_.nodes_max) {
+    if (looked_at_ >= options_.nodes_max) {
       budget_spent_ = true;
       break;
     }
     open_.pop();
     Expand(entry.node);
   }
+}
+
+std::optional<LayoutPath> LayoutSearch::Run() {
+  nodes_.push_back(
+      {space_.source(), -1, StepKind::kSlice, {}, space_.LocalElements(space_.source()), false});
+  known_[space_.source()] = 0;
+  if (space_.source() == space_.destination()) goal_ = 0;
+  Push(0, estimate_.Of(space_.source()));
+  if (options_.relay && options_.ties && options_.nodes_max > 0) ReachByRelays();
+  if (options_.beam > 0) {
+    RunBeam();
+  } else {
+    RunBestFirst();
+  }
   if (goal_ < 0) return std::nullopt;
   LayoutPath path = PathTo(goal_);
-  path.is_best = !budget_spent_ && options_.haste == 0;
+  path.is_best = !budget_spent_ && options_.beam == 0 && options_.haste == 0;
   return path;
 }
 

@@ -1,18 +1,15 @@
 #pragma once
 
 #include "planner/redistribute/collective_cost.h"
-#include "planner/redistribute/missing_estimate.h"
 #include "planner/redistribute/moves.h"
+#include "planner/redistribute/path_estimate.h"
 #include "planner/redistribute/search_space.h"
 
 #include <compare>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <queue>
 #include <vector>
-
-#include <absl/container/flat_hash_map.h>
 
 namespace crossmesh {
 
@@ -25,18 +22,20 @@ struct PathCost {
   friend auto operator<=>(const PathCost&, const PathCost&) = default;
 };
 
-enum class PathObjective : uint8_t { kSeconds, kBytes, kPeakLiveBytes };
-
 struct LayoutSearchOptions {
   PathObjective objective = PathObjective::kBytes;
   int64_t live_bytes_max = INT64_MAX;
   int64_t local_bytes_max = INT64_MAX;
   int64_t staging_bytes = 0;
   bool relay = false;
-  int64_t nodes_max = 0;  // types that are reached
-  // Over 0: types that are less in disorder are preferred, so that a path is found sooner, which
-  // may not be the best. How many exchanges of a local array a bit of disorder counts.
+  int64_t nodes_max = 0;  // types that are looked at, each time that they are
+  // Over 0: of all types that as many steps lead to, only so many are followed, so that a path is
+  // found sooner, which may not be the best.
+  size_t beam = 0;
+  // In a beam: how many exchanges of a local array a bit of disorder counts.
   double haste = 0;
+  // Whether a path that costs as much, but for bytes and steps, is looked for as well.
+  bool ties = true;
   std::optional<PathCost> upper;  // only a path that costs less is looked for
 };
 
@@ -50,15 +49,12 @@ struct LayoutPath {
 // A* over the packed types of one space. Thread-compatible; one use.
 class LayoutSearch {
  public:
-  using MoveSource = std::function<void(const MoveState&, std::vector<Move>&)>;
-
-  // `moves`: AppendMoves, or what a test has instead.
-  LayoutSearch(const SearchSpace& space, const StepPrices& prices,
-               const LayoutSearchOptions& options, MoveSource moves = AppendMoves);
+  LayoutSearch(const SearchSpace& space, const StepPrices& prices, PathEstimate& estimate,
+               const LayoutSearchOptions& options);
 
   // Nothing when there is no path within the limits that costs less than `upper`.
   std::optional<LayoutPath> Run();
-  int64_t nodes() const { return static_cast<int64_t>(nodes_.size()); }
+  int64_t nodes() const { return looked_at_; }
   bool budget_spent() const { return budget_spent_; }
 
  private:
@@ -67,14 +63,8 @@ class LayoutSearch {
     int32_t parent;
     StepKind kind;
     PathCost cost;
+    int64_t local_elements;
     bool closed;
-  };
-  // What is left to do from a type on, at least.
-  struct Remainder {
-    double objective = 0;
-    int64_t bytes = 0;
-    int32_t communicating = 0;
-    double in_haste = 0;  // beyond the objective, probably
   };
   // Before others: the least estimate of the whole path; then the farthest along.
   struct Entry {
@@ -88,28 +78,34 @@ class LayoutSearch {
   };
 
   void Expand(int32_t node);
-  void KeepBest(int32_t from);
-  Remainder RemainderOf(const PackedType& type);
-  void ExpandRelays(int32_t node);
+  void RunBeam();
+  std::vector<int32_t> NextLayer(const std::vector<int32_t>& layer);
+  void RunBestFirst();
+  void ReachByRelays();
+  std::vector<int32_t> ReachForRelays(int32_t from);
+  void ReachByRelaysFrom(int32_t node);
   void ReachByRelay(int32_t from, const PackedType& after);
   void Reach(int32_t from, const Move& move, const PathCost& cost);
+  std::optional<int32_t> Add(int32_t from, const Move& move, const PathCost& cost);
+  PackedType BeforeGather(const PackedType& type) const;
+  double RankForRelay(const PackedType& type, const PathCost& cost) const;
+  int64_t ElementsAfter(const Node& from, const Move& move) const;
   std::optional<PathCost> CostAfter(const Node& from, const Move& move) const;
-  double GatherMessages(const PackedType& type) const;
-  double LeftInHaste(const PackedType& type) const;
+  double InHaste(const PackedType& type, const PathRemainder& remainder) const;
   bool HasSums(const PackedType& type) const;
-  void Push(int32_t node);
+  bool IsTooMuch(const PathCost& cost, const PathRemainder& remainder) const;
+  void Push(int32_t node, const PathRemainder& remainder);
   LayoutPath PathTo(int32_t node) const;
 
   const SearchSpace& space_;
   const StepPrices& prices_;
   const LayoutSearchOptions options_;
-  const MoveSource move_source_;
-  MissingEstimate missing_;
+  PathEstimate& estimate_;
   std::vector<Node> nodes_;
-  absl::flat_hash_map<PackedType, int32_t> known_;
+  PackedTypeMap<int32_t> known_;
   std::priority_queue<Entry> open_;
   std::vector<Move> moves_;
-  int relays_ = 0;
+  int64_t looked_at_ = 0;
   bool budget_spent_ = false;
   int32_t goal_ = -1;
   std::optional<PathCost> upper_;

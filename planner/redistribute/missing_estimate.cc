@@ -30,13 +30,24 @@ std::vector<PlacedDigit> DigitsIn(int dimension, const SearchSpace& space, const
 MissingEstimate::MissingEstimate(const SearchSpace& space)
     : space_(space),
       wanted_(space.LocalElements(space.destination())),
+      fixed_(wanted_),
       seen_(space.types().shape().rank()),
+      independent_(space.types().shape().rank()),
+      coupled_(space.types().shape().rank()),
       leaves_out_(space.digits().size() * space.digits().size(), -1) {
   for (int dimension = 0; dimension < space.types().shape().rank(); ++dimension) {
     wanted_digits_.push_back(DigitsIn(dimension, space, space.destination()));
     wanted_lengths_.push_back(space.types().shape()[dimension]);
     for (const PlacedDigit& placed : wanted_digits_.back()) {
       wanted_lengths_.back() /= placed.digit->size;
+    }
+    if (!space.is_fixed(dimension)) fixed_ /= std::max<int64_t>(wanted_lengths_.back(), 1);
+  }
+  for (const Digit& digit : space.digits()) {
+    Relation& relation = relations_.emplace_back();
+    for (const PlacedDigit& wanted : wanted_digits_[digit.dimension]) {
+      relation.wanted_by_any |= digit == *wanted.digit;
+      relation.coupled[wanted.atom] = digit != *wanted.digit && Coupled(digit, *wanted.digit);
     }
   }
 }
@@ -93,25 +104,6 @@ MissingEstimate::Range MissingEstimate::CountIndices(int dimension, const Packed
 }
 
 MissingEstimate::Range MissingEstimate::CommonIndices(int dimension, const PackedType& type) {
-  const std::vector<PlacedDigit>& wanted = wanted_digits_[dimension];
-  int64_t common = wanted_lengths_[dimension];
-  bool simple = true;  // all digits are the same or independent
-  for (int atom = 0; atom < space_.atoms(); ++atom) {
-    if (type[atom] < kFirstDigit) continue;
-    const Digit& held = space_.digits()[type[atom] - kFirstDigit];
-    if (held.dimension != dimension) continue;
-    bool same = false;
-    for (const PlacedDigit& placed : wanted) {
-      const bool same_digit = &held == placed.digit;
-      if (same_digit && atom != placed.atom) return {0, common};
-      same |= same_digit;
-      if (same_digit || !Coupled(held, *placed.digit)) continue;
-      if (atom != placed.atom && LeavesOut(held, *placed.digit)) return {0, common};
-      simple = false;
-    }
-    if (!same) common /= held.size;
-  }
-  if (simple) return {common, common};
   PackedType key{};
   for (const PlacedDigit& held : DigitsIn(dimension, space_, type)) {
     key[held.atom] = type[held.atom];
@@ -121,27 +113,53 @@ MissingEstimate::Range MissingEstimate::CommonIndices(int dimension, const Packe
   return found->second;
 }
 
+// Whether some device has nothing of a dimension of what it is to have, as far as single digits
+// tell; else how many independent cuts the dimensions have, and which have others.
+bool MissingEstimate::FindCuts(const PackedType& type) {
+  std::ranges::fill(independent_, 1);
+  coupled_.assign(coupled_.size(), false);
+  for (int atom = 0; atom < space_.atoms(); ++atom) {
+    if (type[atom] < kFirstDigit || type[atom] == space_.destination()[atom]) continue;
+    const int number = type[atom] - kFirstDigit;
+    const Digit& held = space_.digits()[number];
+    const Relation& relation = relations_[number];
+    if (relation.wanted_by_any) return true;
+    if (relation.coupled.none()) {
+      independent_[held.dimension] *= held.size;
+      continue;
+    }
+    coupled_[held.dimension] = true;
+    for (const PlacedDigit& wanted : wanted_digits_[held.dimension]) {
+      if (wanted.atom != atom && relation.coupled[wanted.atom] && LeavesOut(held, *wanted.digit)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 int64_t MissingEstimate::Elements(const PackedType& type) {
   const PackedType& destination = space_.destination();
   if (type == destination) return 0;
   for (int atom = 0; atom < space_.atoms(); ++atom) {
     if ((type[atom] == kPartialCode) != (destination[atom] == kPartialCode)) return wanted_;
   }
+  if (FindCuts(type)) return wanted_;
   int64_t least = 1;
   int64_t most = 1;
   int varying = 0;
-  int64_t rest = wanted_;  // of dimensions that a rule cuts, which every device has as wanted
   for (int dimension = 0; dimension < space_.types().shape().rank(); ++dimension) {
     if (space_.is_fixed(dimension)) continue;
-    const Range common = CommonIndices(dimension, type);
+    const int64_t simple = wanted_lengths_[dimension] / independent_[dimension];
+    const Range common =
+        coupled_[dimension] ? CommonIndices(dimension, type) : Range{simple, simple};
     if (common.least == 0) return wanted_;
-    rest /= wanted_lengths_[dimension];
     least *= common.least;
     most *= common.most;
     varying += common.least != common.most ? 1 : 0;
   }
   // Coordinates that are worst for one dimension may be good for another.
-  return wanted_ - rest * (varying <= 1 ? least : most);
+  return wanted_ - fixed_ * (varying <= 1 ? least : most);
 }
 
 }  // namespace crossmesh

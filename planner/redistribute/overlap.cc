@@ -34,6 +34,7 @@ int64_t Overlap::Elements(int64_t holder, int64_t receiver) {
   for (int dimension = 0; dimension < space_.shape().rank(); ++dimension) {
     elements *= Common(dimension, space_.PartOf(before_.dimensions[dimension], holder),
                        space_.PartOf(after_.dimensions[dimension], receiver));
+    if (elements == 0) break;
   }
   return elements;
 }
@@ -61,7 +62,9 @@ NeediestDevice FindNeediestDevice(const TypeSpace& space, const LocalType& befor
   if (before.partial != after.partial) return {.missing_elements = space.LocalElements(after)};
   Overlap overlap(space, before, after);
   NeediestDevice neediest;
+  const int64_t most = space.LocalElements(after);
   for (int64_t device = 0; device < space.devices(); ++device) {
+    if (neediest.missing_elements == most) break;
     const int64_t missing = overlap.ElementsAfter(device) - overlap.Elements(device, device);
     if (missing > neediest.missing_elements) neediest = {device, missing};
   }

@@ -18,11 +18,12 @@ class Overlap {
   // Elements that `holder` has before and `receiver` is to have afterwards. Cost: the dimensions,
   // and once for each pair of parts of a dimension its intervals.
   int64_t Elements(int64_t holder, int64_t receiver);
+  // The same of one dimension's indices, by the parts of it that they have.
+  int64_t Common(int dimension, int64_t before, int64_t after);
   // Elements of a device afterwards; 0 where a rule leaves it nothing.
   int64_t ElementsAfter(int64_t device);
 
  private:
-  int64_t Common(int dimension, int64_t before, int64_t after);
   int64_t LengthAfter(int dimension, int64_t part);
 
   const TypeSpace& space_;

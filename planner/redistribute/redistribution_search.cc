@@ -19,7 +19,13 @@
 namespace crossmesh {
 namespace {
 
-constexpr std::array<double, 5> kHaste = {1.5, 1.0, 0.5, 0.3, 0.1};
+// The part of the budget of a first search, and of those in haste, by which as little as one path
+// may be found.
+constexpr int64_t kStartShare = 8;
+constexpr double kHasteShare = 0.7;
+constexpr size_t kBeam = 8;
+constexpr std::array<double, 5> kHaste = {1.0, 0.0, 0.03, 0.1, 0.5};
+constexpr double kLittleHaste = 0.1;
 
 struct Candidate {
   PathCost cost;
@@ -85,7 +91,24 @@ std::vector<RedistributionStep> StepsOf(const SearchSpace& space, const StepPric
   return std::move(chain).Finish();
 }
 
-// One request's searches: one for each way to split axes into atoms.
+// A way to split axes into atoms.
+struct Way {
+  Way(std::shared_ptr<const TypeSpace> type_space, SearchSpace search_space,
+      const RedistributionOptions& options)
+      : types(std::move(type_space)),
+        space(std::move(search_space)),
+        prices(*types, options.cost),
+        estimate(space, prices,
+                 options.objective == RedistributionObjective::kBytes ? PathObjective::kBytes
+                                                                      : PathObjective::kSeconds) {}
+
+  std::shared_ptr<const TypeSpace> types;
+  SearchSpace space;
+  StepPrices prices;
+  PathEstimate estimate;
+};
+
+// One request's searches: some for each way to split axes into atoms.
 class RequestSearch {
  public:
   RequestSearch(const RedistributionRequest& request, const RedistributionOptions& options)
@@ -93,11 +116,9 @@ class RequestSearch {
 
   absl::StatusOr<RedistributionResult> Run() {
     TryRelay();
-    const std::vector<AtomSizes> ways = PrimeAtoms(request_, options_.atom_ways_max);
-    for (size_t way = 0; way < ways.size(); ++way) {
-      TryAtoms(ways[way], std::max<int64_t>(options_.nodes_max - nodes_, 0) /
-                              static_cast<int64_t>(ways.size() - way));
-    }
+    Start();
+    if (!open_.empty()) SearchInHaste(*open_.front());
+    Finish();
     if (!best_.has_value()) return Refusal();
     Derivation best = std::move(best_->derivation);
     const bool at_bound =
@@ -140,39 +161,65 @@ class RequestSearch {
             .nodes_max = options_.nodes_max};
   }
 
-  void TryAtoms(const AtomSizes& sizes, int64_t nodes_max) {
-    const auto types = std::make_shared<const TypeSpace>(request_, sizes);
-    const std::optional<SearchSpace> space = SearchSpace::Create(*types);
-    if (!space.has_value()) return;
-    // Most searches end soon. Where one does not, a path that is found in haste leaves less to
-    // look at.
-    LayoutSearchOptions search_options = SearchOptions(
-        options_.objective == RedistributionObjective::kBytes ? PathObjective::kBytes
-                                                              : PathObjective::kSeconds);
-    search_options.nodes_max = nodes_max / 8;
-    if (Search(types, *space, search_options)) return;
-    for (const double haste : kHaste) {
-      search_options.haste = haste;
-      Search(types, *space, search_options);
+  // Most searches end soon.
+  void Start() {
+    const std::vector<AtomSizes> ways = PrimeAtoms(request_, options_.atom_ways_max);
+    for (const AtomSizes& sizes : ways) {
+      const auto types = std::make_shared<const TypeSpace>(request_, sizes);
+      std::optional<SearchSpace> space = SearchSpace::Create(*types);
+      if (!space.has_value()) continue;
+      auto way = std::make_unique<Way>(types, *std::move(space), options_);
+      LayoutSearchOptions search_options = SearchOptions(Objective());
+      search_options.nodes_max =
+          std::min(options_.nodes_max / kStartShare / static_cast<int64_t>(ways.size()), Left());
+      if (!Search(*way, search_options)) open_.push_back(std::move(way));
     }
-    search_options.haste = 0;
-    search_options.nodes_max = nodes_max / 2;
-    if (!Search(types, *space, search_options)) budget_spent_ = true;
+  }
+
+  // Where one does not, a path that is found in haste leaves less to look at. Ways differ little.
+  void SearchInHaste(Way& way) {
+    LayoutSearchOptions search_options = SearchOptions(Objective());
+    search_options.ties = false;
+    search_options.beam = kBeam;
+    search_options.nodes_max = INT64_MAX;  // it ends by itself
+    const double nodes_max = kHasteShare * static_cast<double>(options_.nodes_max);
+    for (const double haste : kHaste) {
+      if (best_.has_value() && static_cast<double>(nodes_) >= nodes_max) break;
+      search_options.haste = haste;
+      Search(way, search_options);
+    }
+    search_options.beam = 0;
+    search_options.haste = kLittleHaste;
+    search_options.nodes_max = Left() / 3;
+    Search(way, search_options);
+  }
+
+  void Finish() {
+    for (size_t way = 0; way < open_.size(); ++way) {
+      LayoutSearchOptions search_options = SearchOptions(Objective());
+      search_options.nodes_max = way + 1 == open_.size() ? Left() : Left() / 2;
+      search_options.ties = false;
+      if (!Search(*open_[way], search_options)) budget_spent_ = true;
+    }
+  }
+
+  int64_t Left() const { return std::max<int64_t>(options_.nodes_max - nodes_, 0); }
+  PathObjective Objective() const {
+    return options_.objective == RedistributionObjective::kBytes ? PathObjective::kBytes
+                                                                 : PathObjective::kSeconds;
   }
 
   // Whether no path that is better than the best one so far is left.
-  bool Search(const std::shared_ptr<const TypeSpace>& types, const SearchSpace& space,
-              LayoutSearchOptions search_options) {
-    const StepPrices prices(*types, options_.cost);
+  bool Search(Way& way, LayoutSearchOptions search_options) {
     if (best_.has_value()) search_options.upper = best_->cost;
-    LayoutSearch search(space, prices, search_options);
+    LayoutSearch search(way.space, way.prices, way.estimate, search_options);
     const std::optional<LayoutPath> path = search.Run();
     nodes_ += search.nodes();
     if (path.has_value()) {
-      Offer(Derivation(types, StepsOf(space, prices, options_.staging, *path),
+      Offer(Derivation(way.types, StepsOf(way.space, way.prices, options_.staging, *path),
                        DerivationOrigin::kSearch));
     }
-    return !search.budget_spent() && search_options.haste == 0;
+    return !search.budget_spent() && search_options.beam == 0 && search_options.haste == 0;
   }
 
   absl::Status Refusal() {
@@ -185,7 +232,9 @@ class RequestSearch {
       search_options.live_bytes_max = INT64_MAX;
       search_options.nodes_max = options_.nodes_max;
       const StepPrices prices(types, options_.cost);
-      const std::optional<LayoutPath> path = LayoutSearch(*space, prices, search_options).Run();
+      PathEstimate estimate(*space, prices, search_options.objective);
+      const std::optional<LayoutPath> path =
+          LayoutSearch(*space, prices, estimate, search_options).Run();
       is_least &= path.has_value() && path->is_best;
       if (!path.has_value()) continue;
       const int64_t peak =
@@ -205,6 +254,7 @@ class RequestSearch {
   const RedistributionRequest& request_;
   const RedistributionOptions& options_;
   std::optional<Candidate> best_;
+  std::vector<std::unique_ptr<Way>> open_;  // whose searches have not ended
   std::optional<int64_t> least_live_bytes_;
   int64_t nodes_ = 0;
   bool budget_spent_ = false;

@@ -2,6 +2,7 @@
 
 #include "common/testing/is_refused.h"
 #include "common/testing/status_matchers.h"
+#include "planner/redistribute/derivation_proof.h"
 #include "planner/redistribute/testing/derivation_simulator.h"
 #include "planner/redistribute/testing/random_redistribution.h"
 #include "planner/redistribute/testing/redistribution_vectors.h"
@@ -114,6 +115,44 @@ TEST(RedistributionSearchTest, WithoutABudgetItIsARelayAndSaysSo) {
   ASSERT_EQ(result.derivation.steps().size(), 1U);
   EXPECT_EQ(result.derivation.steps().front().kind, StepKind::kRelay);
   EXPECT_EQ(result.derivation.origin(), DerivationOrigin::kBudget);
+}
+
+constexpr RandomRedistributionLimits kLarge{.axes = 5,
+                                            .dimensions = 5,
+                                            .devices_max = 4096,
+                                            .elements_max = int64_t{1} << 40,
+                                            .exact_counts = true,
+                                            .partial = false,
+                                            .uneven = false};
+
+TEST(RedistributionSearchTest, WithoutABudgetAndWithoutRelaysAPathIsFoundInHaste) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    ASSERT_OK_AND_ASSIGN(
+        const RedistributionResult result,
+        SearchRedistribution(
+            RandomRedistribution(seed, kLarge),
+            {.objective = RedistributionObjective::kBytes, .relay = false, .nodes_max = 0}));
+    EXPECT_OK(ProveDerivation(result.derivation)) << seed;
+    EXPECT_TRUE(result.derivation.origin() == DerivationOrigin::kBudget ||
+                result.derivation.bytes() == result.derivation.bound_bytes())
+        << seed;
+  }
+}
+
+// Where latency decides, estimates have to count steps and messages.
+TEST(RedistributionSearchTest, OnLargeMeshesMostSearchesByTimeEndWithinTheBudget) {
+  int by_budget = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    const RedistributionRequest request = RandomRedistribution(seed, kLarge);
+    CollectiveCost cost{.seconds_per_step = 6.6e-6};
+    for (int32_t axis = 0; axis < 5; ++axis) {
+      cost.links.push_back({{axis, 1, request.axes[axis].size}, 0.6e-6, 94e9});
+    }
+    ASSERT_OK_AND_ASSIGN(const RedistributionResult result,
+                         SearchRedistribution(request, {.cost = cost}));
+    by_budget += result.derivation.origin() == DerivationOrigin::kBudget ? 1 : 0;
+  }
+  EXPECT_LE(by_budget, 4);
 }
 
 TEST(RedistributionSearchTest, ADimensionThatDoesNotDivideAndStaysIsLeftAlone) {

@@ -3,6 +3,7 @@
 #include "common/base/check.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace crossmesh {
 namespace {
@@ -99,8 +100,9 @@ std::span<const int> SearchSpace::digits_of_size(int64_t size) const {
 }
 
 std::optional<int> SearchSpace::Find(const Digit& digit) const {
-  const auto found = std::ranges::find(digits_, digit);
-  if (found == digits_.end()) return std::nullopt;
+  const auto key = [](const Digit& of) { return std::tuple(of.dimension, -of.stride, of.size); };
+  const auto found = std::ranges::lower_bound(digits_, key(digit), {}, key);
+  if (found == digits_.end() || *found != digit) return std::nullopt;
   return static_cast<int>(found - digits_.begin());
 }
 

@@ -4,10 +4,14 @@
 
 #include <array>
 #include <bitset>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <vector>
+
+#include <absl/container/flat_hash_map.h>
 
 namespace crossmesh {
 
@@ -28,6 +32,16 @@ struct Digit {
 
 // A local type in 16 bytes: for each atom a code. Codes from kFirstDigit on are digits.
 using PackedType = std::array<uint8_t, kSearchAtomsMax>;
+struct PackedTypeHash {
+  size_t operator()(const PackedType& type) const {
+    uint64_t halves[2];
+    std::memcpy(halves, type.data(), sizeof(halves));
+    const uint64_t mixed = (halves[0] * 0x9e3779b97f4a7c15) ^ (halves[1] + 0x7f4a7c159e3779b9);
+    return (mixed ^ (mixed >> 29)) * 0xbf58476d1ce4e5b9;
+  }
+};
+template <typename Value>
+using PackedTypeMap = absl::flat_hash_map<PackedType, Value, PackedTypeHash>;
 inline constexpr uint8_t kReplicatedCode = 0;
 inline constexpr uint8_t kPartialCode = 1;
 inline constexpr uint8_t kFixedCode = 2;  // cuts a dimension by a rule, the same at both ends

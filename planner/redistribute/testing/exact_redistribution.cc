@@ -1,7 +1,6 @@
 #include "planner/redistribute/testing/exact_redistribution.h"
 
 #include "common/base/check.h"
-#include "planner/redistribute/step.h"
 
 #include <algorithm>
 #include <functional>
@@ -51,7 +50,8 @@ void ExactRedistribution::ListEdges() {
         const absl::StatusOr<RedistributionStep> step =
             MakeStep(space_, kind, {types_[from], types_[to]});
         if (!step.ok()) continue;
-        edges_to_[to].push_back({static_cast<int32_t>(from), step->bytes_received});
+        edges_to_[to].push_back(
+            {static_cast<int32_t>(from), kind, step->bytes_received, step->atoms});
       }
     }
   }
@@ -63,23 +63,36 @@ size_t ExactRedistribution::IndexOf(const LocalType& type) const {
   return found - types_.begin();
 }
 
-std::vector<int64_t> ExactRedistribution::LeastBytes(const LocalType& destination,
-                                                     int64_t local_bytes_max) const {
-  using Entry = std::pair<int64_t, int32_t>;  // bytes, type
-  std::vector<int64_t> least(types_.size(), -1);
+template <typename Cost, typename CostOf>
+std::vector<Cost> ExactRedistribution::Least(const LocalType& destination, int64_t local_bytes_max,
+                                             CostOf cost_of) const {
+  using Entry = std::pair<Cost, int32_t>;  // of a type
+  std::vector<Cost> least(types_.size(), -1);
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> open;
   open.emplace(0, static_cast<int32_t>(IndexOf(destination)));
   while (!open.empty()) {
-    const auto [bytes, type] = open.top();
+    const auto [cost, type] = open.top();
     open.pop();
     if (least[type] >= 0) continue;
-    least[type] = bytes;
+    least[type] = cost;
     if (space_.LocalBytes(types_[type]) > local_bytes_max) continue;
     for (const Edge& edge : edges_to_[type]) {
-      if (least[edge.from] < 0) open.emplace(bytes + edge.bytes, edge.from);
+      if (least[edge.from] < 0) open.emplace(cost + cost_of(edge), edge.from);
     }
   }
   return least;
+}
+
+std::vector<int64_t> ExactRedistribution::LeastBytes(const LocalType& destination,
+                                                     int64_t local_bytes_max) const {
+  return Least<int64_t>(destination, local_bytes_max, [](const Edge& edge) { return edge.bytes; });
+}
+
+std::vector<double> ExactRedistribution::LeastSeconds(const LocalType& destination,
+                                                      const StepPrices& prices) const {
+  return Least<double>(destination, INT64_MAX, [&](const Edge& edge) {
+    return prices.Seconds(edge.kind, edge.atoms, space_.LocalBytes(types_[edge.from]));
+  });
 }
 
 }  // namespace crossmesh

@@ -1,8 +1,10 @@
-// The least bytes of any sequence of steps, by trying all of them.
+// The least bytes and seconds of any sequence of steps, by trying all of them.
 
 #pragma once
 
+#include "planner/redistribute/collective_cost.h"
 #include "planner/redistribute/local_type.h"
+#include "planner/redistribute/step.h"
 
 #include <cstdint>
 #include <vector>
@@ -20,17 +22,24 @@ class ExactRedistribution {
   // The least bytes from each type to `destination` when no local array on the way, the first one
   // apart, has more than `local_bytes_max`; -1: out of reach. In the order of types().
   std::vector<int64_t> LeastBytes(const LocalType& destination, int64_t local_bytes_max) const;
+  // The least seconds from each type to `destination`; below 0: out of reach.
+  std::vector<double> LeastSeconds(const LocalType& destination, const StepPrices& prices) const;
   const std::vector<LocalType>& types() const { return types_; }
   size_t IndexOf(const LocalType& type) const;
 
  private:
   struct Edge {
     int32_t from;
+    StepKind kind;
     int64_t bytes;
+    std::vector<int32_t> atoms;  // that change
   };
 
   void ListTypes(LocalType& type, int32_t atom);
   void ListEdges();
+  template <typename Cost, typename CostOf>
+  std::vector<Cost> Least(const LocalType& destination, int64_t local_bytes_max,
+                          CostOf cost_of) const;
 
   const TypeSpace& space_;
   const bool partial_;

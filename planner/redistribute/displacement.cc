@@ -1,0 +1,100 @@
+#include "planner/redistribute/displacement.h"
+
+#include "planner/redistribute/sub_axis.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace crossmesh {
+namespace {
+
+constexpr double kStrayShare = 0.25;
+
+}  // namespace
+
+DisplacementCount::DisplacementCount(const SearchSpace& space) : space_(space) {
+  for (const int64_t size : space.sizes()) {
+    for (const int64_t prime : PrimeFactors(size)) {
+      if (std::ranges::find(primes_, prime) == primes_.end()) primes_.push_back(prime);
+    }
+  }
+  for (const int64_t prime : primes_) prime_bits_.push_back(std::log2(static_cast<double>(prime)));
+  wanted_cuts_.resize(space.types().shape().rank() * primes_.size(), 0);
+  for (int atom = 0; atom < space.atoms(); ++atom) {
+    stray_bits_.push_back(kStrayShare * std::log2(static_cast<double>(space.size(atom))));
+    const std::vector<int64_t> factors = PrimeFactors(space.size(atom));
+    const uint8_t goal = space.destination()[atom];
+    for (size_t prime = 0; prime < primes_.size(); ++prime) {
+      const auto exponent = static_cast<int16_t>(std::ranges::count(factors, primes_[prime]));
+      exponents_.push_back(exponent);
+      if (goal < kFirstDigit) continue;
+      const int dimension = space.digits()[goal - kFirstDigit].dimension;
+      wanted_cuts_[dimension * primes_.size() + prime] += exponent;
+    }
+  }
+}
+
+Displacement DisplacementCount::Of(const PackedType& type) {
+  Displacement counted;
+  CountPlaces(type, counted);
+  CountMissingCuts(type, counted);
+  return counted;
+}
+
+void DisplacementCount::CountPlaces(const PackedType& type, Displacement& counted) const {
+  DigitSet used;
+  DigitSet wanted;  // those in the way of atoms that are not where they are wanted
+  for (int atom = 0; atom < space_.atoms(); ++atom) {
+    if (type[atom] >= kFirstDigit) used.set(type[atom] - kFirstDigit);
+    const uint8_t goal = space_.destination()[atom];
+    if (goal >= kFirstDigit && type[atom] != goal) wanted |= space_.conflicts(goal - kFirstDigit);
+  }
+  const bool crowded = (used & wanted).any();
+  for (int atom = 0; atom < space_.atoms(); ++atom) {
+    const int64_t size = space_.size(atom);
+    const uint8_t now = type[atom];
+    const uint8_t goal = space_.destination()[atom];
+    if (now == kReplicatedCode) counted.replicated *= size;
+    if (now == goal) continue;
+    if (now == kPartialCode) counted.sums *= size;
+    const bool cuts = now >= kFirstDigit;
+    const bool wants = goal >= kFirstDigit;
+    const bool blocked = crowded && wants && (space_.conflicts(goal - kFirstDigit) & used).any();
+    const bool blocks = crowded && cuts && wanted[now - kFirstDigit];
+    if (blocked) counted.blocked *= size;
+    if (blocks) counted.blockers *= size;
+    if (wants) counted.disorder += stray_bits_[atom];
+    if (!cuts) continue;
+    (wants ? counted.strays : counted.leftovers) *= size;
+    if (wants && !blocked && !blocks) counted.bystanders *= size;
+  }
+}
+
+void DisplacementCount::CountMissingCuts(const PackedType& type, Displacement& counted) {
+  const size_t primes = primes_.size();
+  left_ = wanted_cuts_;
+  for (int atom = 0; atom < space_.atoms(); ++atom) {
+    if (type[atom] < kFirstDigit) continue;
+    const size_t first = space_.digits()[type[atom] - kFirstDigit].dimension * primes;
+    for (size_t prime = 0; prime < primes; ++prime) {
+      left_[first + prime] =
+          static_cast<int16_t>(left_[first + prime] - exponents_[atom * primes + prime]);
+    }
+  }
+  for (size_t prime = 0; prime < primes; ++prime) {
+    int missing = 0;
+    for (size_t i = prime; i < left_.size(); i += primes) missing += std::max<int>(left_[i], 0);
+    if (missing == 0) continue;
+    counted.disorder += missing * prime_bits_[prime];
+    int replicated = 0;
+    for (int atom = 0; atom < space_.atoms(); ++atom) {
+      if (type[atom] == kReplicatedCode) replicated += exponents_[atom * primes + prime];
+    }
+    for (int i = 0; i < missing; ++i) {
+      counted.missing_cuts *= primes_[prime];
+      if (i >= replicated) counted.missing_beyond *= primes_[prime];
+    }
+  }
+}
+
+}  // namespace crossmesh
