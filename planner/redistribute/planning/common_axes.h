@@ -11,7 +11,9 @@ namespace crossmesh {
 // Axes by which two meshes over the same devices, in the same order, can both be described: each
 // axis of either is some of them, one after the other.
 //
-// Example: dp=8 and data=2,model=4 have axes of 2 and 4.
+// They are called as the axes that they are, of the source first; parts of axes by a number.
+//
+// Example: dp=8 and data=2,model=4 have the axes data=2 and model=4.
 struct CommonAxes {
   std::vector<Axis> axes;
   // [axis of the mesh]: parts, whole axes of the above, major first.

@@ -18,6 +18,12 @@ std::vector<int64_t> Sizes(const std::vector<Axis>& axes) {
   return sizes;
 }
 
+std::vector<std::string> Names(const std::vector<Axis>& axes) {
+  std::vector<std::string> names;
+  for (const Axis& axis : axes) names.push_back(axis.name);
+  return names;
+}
+
 std::vector<int32_t> AxesOf(const std::vector<SubAxis>& parts) {
   std::vector<int32_t> axes;
   for (const SubAxis& part : parts) axes.push_back(part.axis);
@@ -40,6 +46,17 @@ TEST(CommonAxes, AxesThatOverlapAreCutWhereEitherIs) {
   EXPECT_THAT(Sizes(common->axes), ElementsAre(2, 2, 3));
   EXPECT_THAT(AxesOf(common->of_source[1]), ElementsAre(1, 2));
   EXPECT_THAT(AxesOf(common->of_destination[0]), ElementsAre(0, 1));
+}
+
+TEST(CommonAxes, TheyAreCalledAsTheAxesThatTheyAre) {
+  const auto names = [](const char* source, const char* destination) {
+    return Names(FindCommonAxes(MeshOf(source), MeshOf(destination))->axes);
+  };
+  EXPECT_THAT(names("dp=8 on a.0-7", "data=2,model=4 on a.0-7"), ElementsAre("data", "model"));
+  EXPECT_THAT(names("x=4,y=2 on a.0-7", "x=4,y=2 on a.0-7"), ElementsAre("x", "y"));
+  // One name for one axis: y of the destination is another one than y of the source.
+  EXPECT_THAT(names("x=4,y=2 on a.0-7", "y=2,x=4 on a.0-7"), ElementsAre("d4", "d2", "y"));
+  EXPECT_THAT(names("d2=4,y=2 on a.0-7", "y=2,d4=4 on a.0-7"), ElementsAre("d4_", "d2_", "y"));
 }
 
 TEST(CommonAxes, AxesOfOneAreNoParts) {
