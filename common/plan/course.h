@@ -38,6 +38,9 @@ struct Course {
   // the slab of its own number, modulo the tensor's slabs.
   std::vector<int32_t> tensors;
   std::vector<Step> steps;
+  // An instance's source tiles are given back when its first step has moved, so that they need not
+  // be there beside the destination tiles that the instance fills.
+  bool releases_source = false;
 
   int32_t tensors_of_instance() const { return static_cast<int32_t>(tensors.size()) / instances; }
 };

@@ -18,6 +18,7 @@ void AddCourses(const std::vector<Course<Move>>& courses, DigestOf digest_of,
     builder.AddText("course");
     builder.AddInts(course.instances, course.buffers, course.tensors.size(), course.steps.size());
     builder.AddBytes(std::as_bytes(std::span(course.tensors)));
+    if (course.releases_source) builder.AddText("releases source");
     for (const auto& step : course.steps) {
       builder.AddDigest(digest_of(*step.move));
       if (!step.reduction.has_value()) continue;

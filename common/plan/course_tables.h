@@ -19,7 +19,10 @@ namespace crossmesh {
 struct CourseTables {
   template <typename Move>
   explicit CourseTables(const Course<Move>& course)
-      : instances(course.instances), buffers(course.buffers), tensors(course.tensors) {
+      : instances(course.instances),
+        buffers(course.buffers),
+        tensors(course.tensors),
+        releases_source(course.releases_source) {
     for (const auto& step : course.steps) {
       steps.push_back({&step.move->tensors(), step.reduction});
     }
@@ -32,6 +35,7 @@ struct CourseTables {
   int32_t instances;
   int32_t buffers;
   std::span<const int32_t> tensors;
+  bool releases_source;
   std::vector<Step> steps;
 };
 

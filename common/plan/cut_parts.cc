@@ -311,9 +311,11 @@ absl::StatusOr<std::shared_ptr<const std::vector<Course<WorkerPart>>>> CutCourse
 // The course as each worker has it.
 absl::StatusOr<std::vector<Course<WorkerPart>>> CutCourse(
     const Course<Plan>& course, const std::vector<std::vector<DeviceId>>& devices_of_worker) {
-  std::vector<Course<WorkerPart>> cut(
-      devices_of_worker.size(),
-      {.instances = course.instances, .buffers = course.buffers, .tensors = course.tensors});
+  std::vector<Course<WorkerPart>> cut(devices_of_worker.size(),
+                                      {.instances = course.instances,
+                                       .buffers = course.buffers,
+                                       .tensors = course.tensors,
+                                       .releases_source = course.releases_source});
   for (const Course<Plan>::Step& step : course.steps) {
     ASSIGN_OR_RETURN(std::vector<WorkerPart> parts, CutParts(*step.move, devices_of_worker));
     for (size_t w = 0; w < parts.size(); ++w) {

@@ -5,6 +5,7 @@
 #include "common/plan/element_boundaries.h"
 #include "common/plan/m2n_proof.h"
 #include "common/plan/media.h"
+#include "common/plan/releasing_memory.h"
 #include "common/plan/slicing_proof.h"
 #include "common/plan/worker_part.h"
 
@@ -177,6 +178,7 @@ absl::Status ProvePart(const WorkerPart& part, const Slicing& slicing) {
   // Their steps' parts are proven by themselves.
   if (part.has_courses()) {
     const std::vector<CourseTables> courses(part.courses().begin(), part.courses().end());
+    RETURN_IF_ERROR(ProveReleasing(courses, part.spec().binding, part.spec().shared_storage));
     const absl::Status status = ProveCourses(part.tensors(), courses, part.spec().devices);
     return status.ok() ? status : absl::InternalError(status.message());
   }

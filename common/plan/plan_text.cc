@@ -117,7 +117,8 @@ void AppendCourses(const Plan& plan, int64_t relays_max, std::string& out) {
     const Course<Plan>& course = plan.courses()[c];
     absl::StrAppend(&out, "course ", c, ": ", course.steps.size(), " steps of ",
                     course.tensors_of_instance(), " tensors, ", course.instances, " instances in ",
-                    course.buffers, " buffers\n");
+                    course.buffers, " buffers",
+                    course.releases_source ? ", releasing the source" : "", "\n");
     for (size_t k = 0; k < course.steps.size(); ++k) {
       const Course<Plan>::Step& step = course.steps[k];
       absl::StrAppend(&out, " step ", k);

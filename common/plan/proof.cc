@@ -9,6 +9,7 @@
 #include "common/plan/element_boundaries.h"
 #include "common/plan/m2n_proof.h"
 #include "common/plan/media.h"
+#include "common/plan/releasing_memory.h"
 #include "common/plan/slicing_proof.h"
 
 #include <algorithm>
@@ -270,6 +271,7 @@ absl::Status ProveSteps(const Plan& plan, Proof& proof) {
     }
     courses.emplace_back(course);
   }
+  RETURN_IF_ERROR(ProveReleasing(courses, plan.binding(), plan.shared_storage()));
   const absl::Status status = ProveCourses(plan.tensors(), courses);
   return status.ok() ? status : absl::InternalError(status.message());
 }
@@ -283,6 +285,12 @@ int64_t CourseBytes(const Plan& plan, const DeviceId& device) {
   return bytes;
 }
 
+// The most of source and destination together on a device, with what is between them.
+int64_t ReleasingBytes(const Plan& plan, const DeviceId& device) {
+  const std::vector<CourseTables> courses(plan.courses().begin(), plan.courses().end());
+  return ReleasesSource(courses) ? ReleasingPeakBytes(plan.tensors(), courses, device) : 0;
+}
+
 // Statement 7.
 absl::Status ProveMemory(const Plan& plan, const TileFootprint& memory, const ProofLimits& limits,
                          Proof& proof) {
@@ -291,13 +299,16 @@ absl::Status ProveMemory(const Plan& plan, const TileFootprint& memory, const Pr
     const int64_t destination = memory.destination_bytes[d] *
                                 DestinationArenas(plan.binding(), plan.shared_storage(), source);
     const int64_t arrays = CourseBytes(plan, plan.tensors().devices()[d]);
-    const int64_t total = source + destination + arrays + limits.staging_bytes;
+    const int64_t releasing = ReleasingBytes(plan, plan.tensors().devices()[d]);
+    const int64_t all = releasing > 0 ? releasing : source + destination + arrays;
+    const int64_t total = all + limits.staging_bytes;
     if (total <= proof.peak_device_bytes) continue;
     proof.peak_device_bytes = total;
     proof.peak_device =
         absl::StrCat(ToString(plan.tensors().devices()[d]), ": source ", source, ", destination ",
                      destination, arrays == 0 ? "" : absl::StrCat(", between steps ", arrays),
-                     ", staging ", limits.staging_bytes, " bytes");
+                     releasing > 0 ? absl::StrCat(", together ", releasing) : "", ", staging ",
+                     limits.staging_bytes, " bytes");
   }
   if (limits.device_bytes_max > 0 && proof.peak_device_bytes > limits.device_bytes_max) {
     return absl::ResourceExhaustedError(absl::StrCat("memory of device ", proof.peak_device,

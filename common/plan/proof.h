@@ -13,8 +13,8 @@ namespace crossmesh {
 struct ProofLimits {
   // Most bytes that the operation may have on a device at once: source tiles with their scales,
   // destination tiles (twice under kShadow, since the old arena lives until commit; once less where
-  // the source tiles are of the same storage) and staging. Other storages are not counted. 0: no
-  // limit.
+  // the source tiles are of the same storage) and staging; where the source is released, what of
+  // source and destination is there at a time. Other storages are not counted. 0: no limit.
   int64_t device_bytes_max = 0;
   int64_t staging_bytes = 0;  // that the executor sets aside per device
 };

@@ -17,6 +17,8 @@ struct RedistributionInputs {
   // By name, a method of the literature that finds the steps; may be empty, or none's.
   std::string method;
   bool no_relays = false;  // every step is a collective
+  // The source is given up, and its memory given back while it is consumed.
+  bool release_source = false;
 };
 
 }  // namespace crossmesh

@@ -66,6 +66,7 @@ void AddCourses(const WorkerPart& part, v1::WorkerPart& proto) {
     v1::WorkerPart::Course& added = *proto.add_courses();
     added.set_instances(course.instances);
     added.set_buffers(course.buffers);
+    added.set_releases_source(course.releases_source);
     int32_t before = 0;
     for (const int32_t tensor : course.tensors) {
       added.add_tensors(tensor - std::exchange(before, tensor));
@@ -95,6 +96,7 @@ absl::StatusOr<std::shared_ptr<const std::vector<Course<WorkerPart>>>> CoursesFr
     Course<WorkerPart>& course = courses.emplace_back();
     course.instances = from.instances();
     course.buffers = from.buffers();
+    course.releases_source = from.releases_source();
     RETURN_IF_ERROR(ReadTensors(from, course));
     for (const v1::WorkerPart::Course::Step& step : from.steps()) {
       if (step.move().courses_size() > 0) {

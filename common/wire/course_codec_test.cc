@@ -37,7 +37,8 @@ WorkerPart WithCourse() {
   TensorTable::Spec last =
       TableSpecOf({TensorOf("[4, 6]: x=2 on a.0-1 [x, -] -> x=2 on a.0-1 [-, -]")});
   last.groups[0].slab = {.row_dimension = 1, .slabs = 2, .in_destination = true};
-  Course<WorkerPart> course{.instances = 2, .buffers = 1, .tensors = {0, 0}};
+  Course<WorkerPart> course{
+      .instances = 2, .buffers = 1, .tensors = {0, 0}, .releases_source = true};
   course.steps.push_back(
       {.move = std::make_shared<const WorkerPart>(PartOf(TensorTable::Create(first).value())),
        .reduction = Reduction{.divisor = 2}});
@@ -61,6 +62,7 @@ TEST(CourseCodec, CoursesSurviveBothWays) {
   ASSERT_EQ(read.courses().size(), 1);
   const Course<WorkerPart>& course = read.courses()[0];
   EXPECT_EQ(course.tensors, (std::vector{0, 0}));
+  EXPECT_TRUE(course.releases_source);
   EXPECT_EQ(course.steps[0].reduction, Reduction{.divisor = 2});
   EXPECT_EQ(course.steps[1].reduction, std::nullopt);
   EXPECT_EQ(course.steps[1].move->digest(), part.courses()[0].steps[1].move->digest());
@@ -75,6 +77,10 @@ TEST(CourseCodec, AnotherCourseIsAnotherPart) {
   proto.mutable_courses(0)->set_buffers(2);
   ASSERT_OK_AND_ASSIGN(const WorkerPart buffers, FromProto(proto));
   EXPECT_NE(buffers.digest(), part.digest());
+  proto = ToProto(part);
+  proto.mutable_courses(0)->clear_releases_source();
+  ASSERT_OK_AND_ASSIGN(const WorkerPart stays, FromProto(proto));
+  EXPECT_NE(stays.digest(), part.digest());
   proto = ToProto(part);
   proto.mutable_courses(0)->mutable_steps(0)->mutable_reduction()->set_kind(
       v1::WorkerPart::Reduction::KIND_MAX);

@@ -5,6 +5,7 @@
 #include "common/wire/plan_codec.h"
 #include "common/wire/tensor_codec.h"
 
+#include <string>
 #include <utility>
 
 #include <absl/status/status.h>
@@ -50,7 +51,7 @@ absl::StatusOr<ReshardInputs::Side> SideOf(absl::string_view field, const v1::Re
 // Names are the planner's to know.
 absl::StatusOr<RedistributionInputs> RedistributionOf(const v1::ReshardSpec& proto) {
   const v1::Redistribution& of = proto.redistribution();
-  if (proto.has_redistribution() && proto.strategy() != "redistribute") {
+  if (proto.has_redistribution() && StrategyOf(proto) != "redistribute") {
     return absl::InvalidArgumentError(
         absl::StrCat("spec.redistribution: expected strategy \"redistribute\", found \"",
                      proto.strategy(), "\""));
@@ -61,7 +62,8 @@ absl::StatusOr<RedistributionInputs> RedistributionOf(const v1::ReshardSpec& pro
       .reduction = of.reduction(),
       .objective = of.objective(),
       .method = of.method(),
-      .no_relays = of.no_relays()};
+      .no_relays = of.no_relays(),
+      .release_source = of.release_source()};
 }
 
 }  // namespace
@@ -76,7 +78,7 @@ absl::StatusOr<ReshardInputs> FromProto(const v1::ReshardSpec& proto, const Name
   if (proto.has_topology()) {
     ASSIGN_OR_RETURN(inputs.topology, At("spec.topology", FromProto(proto.topology())));
   }
-  inputs.strategy = proto.strategy();
+  inputs.strategy = StrategyOf(proto);
   ASSIGN_OR_RETURN(inputs.redistribution, RedistributionOf(proto));
   inputs.seed = proto.seed();
   inputs.chunk_bytes = proto.chunk_bytes();
@@ -92,6 +94,10 @@ absl::StatusOr<ReshardInputs> FromProto(const v1::ReshardSpec& proto, const Name
   }
   inputs.limits.device_bytes_max = proto.device_bytes_max();
   return inputs;
+}
+
+std::string StrategyOf(const v1::ReshardSpec& proto) {
+  return proto.strategy().empty() && proto.has_redistribution() ? "redistribute" : proto.strategy();
 }
 
 bool SharesStorage(const v1::ReshardSpec& proto) {

@@ -4,6 +4,7 @@
 #include "crossmesh/v1/reshard.pb.h"
 
 #include <memory>
+#include <string>
 
 #include <absl/status/statusor.h>
 
@@ -21,6 +22,9 @@ inline constexpr int kReshardRulesMax = 4096;
 
 // InvalidArgument names the field. Cost: linear in the specification.
 absl::StatusOr<ReshardInputs> FromProto(const v1::ReshardSpec& proto, const NamedObjects& named);
+
+// By name: "redistribute" where none is named and something is said of it, which no other one does.
+std::string StrategyOf(const v1::ReshardSpec& proto);
 
 // Whether source and destination of a device are one storage.
 bool SharesStorage(const v1::ReshardSpec& proto);

@@ -58,6 +58,20 @@ TEST(ReshardCodecTest, WhatASpecificationLeavesOutIsTheDefault) {
   EXPECT_EQ(tensors.devices().size(), 4);
 }
 
+TEST(ReshardCodecTest, WhatOnlyARedistributionCanDoIsOne) {
+  v1::ReshardSpec spec = Spec();
+  spec.mutable_redistribution()->add_source_partial("x");
+  spec.mutable_redistribution()->set_release_source(true);
+  ASSERT_OK_AND_ASSIGN(const ReshardInputs inputs, FromProto(spec, NamedObjects()));
+  EXPECT_EQ(inputs.strategy, "redistribute");
+  EXPECT_THAT(inputs.redistribution.source_partial, ElementsAre("x"));
+  EXPECT_TRUE(inputs.redistribution.release_source);
+  spec.set_strategy("relay");
+  EXPECT_THAT(FromProto(spec, NamedObjects()).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("expected strategy \"redistribute\", found \"relay\"")));
+}
+
 TEST(ReshardCodecTest, WhatASpecificationSaysIsDecoded) {
   v1::ReshardSpec spec = Spec();
   spec.add_replica_axes("r");

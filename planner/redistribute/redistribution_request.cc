@@ -240,4 +240,12 @@ absl::StatusOr<RedistributionEnd> EndOf(const Layout& layout, std::span<const Ax
   return end;
 }
 
+absl::StatusOr<UnevenRule> RuleOf(const AxisLayout& source, const AxisLayout& destination) {
+  if (source.rule == UnevenRule::kExact) return destination.rule;
+  if (destination.rule == UnevenRule::kExact || destination.rule == source.rule) return source.rule;
+  return Invalid("expected one rule for lengths that do not divide, found ",
+                 UnevenRuleName(source.rule), " for the source and ",
+                 UnevenRuleName(destination.rule), " for the destination");
+}
+
 }  // namespace crossmesh

@@ -62,4 +62,8 @@ absl::StatusOr<RedistributionEnd> EndOf(const Layout& layout, std::span<const Ax
                                         std::span<const std::string> partial = {},
                                         PartialReduction reduction = PartialReduction::kSum);
 
+// For dimensions that do not divide, of layouts before and afterwards; that of either where the
+// other one divides. InvalidArgument: two rules.
+absl::StatusOr<UnevenRule> RuleOf(const AxisLayout& source, const AxisLayout& destination);
+
 }  // namespace crossmesh

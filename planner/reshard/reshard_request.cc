@@ -14,6 +14,7 @@ namespace {
 // On GPUs in place, since a shadow takes their memory twice; but not where the only memory would be
 // overwritten while it is read.
 BindingMode DefaultBinding(const ReshardInputs& inputs, const Topology& topology) {
+  if (inputs.redistribution.release_source) return BindingMode::kInPlace;
   if (inputs.destination.mesh == nullptr || inputs.shared_storage) return BindingMode::kShadow;
   const auto is_gpu = [&](const DeviceId& device) { return topology.FindGpu(device) != nullptr; };
   return std::ranges::all_of(inputs.destination.mesh->devices(), is_gpu) ? BindingMode::kInPlace

@@ -10,6 +10,8 @@
 #include "worker/executor/testing/random_case.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -130,6 +132,58 @@ TEST(CourseFaults, ACancelledTaskEndsWithItsCauseAndTheNextOneRuns) {
   });
   // The others do not wait until they find out.
   if (FromEnvironment("CROSSMESH_SEED", 0) == 0) EXPECT_GT(told, 20);
+}
+
+// The source tiles of all devices.
+std::vector<std::vector<std::byte>> SourcesOf(const Plan& plan, const TileMemory& memory) {
+  const TensorTable& tensors = plan.tensors();
+  std::vector<std::vector<std::byte>> sources;
+  for (DeviceRank device = 0; device < std::ssize(tensors.devices()); ++device) {
+    std::vector<std::byte>& of_device = sources.emplace_back();
+    const BoundTiles& tiles = memory.tiles(Side::kSource, device);
+    for (size_t t = 0; t < tiles.tensor.size(); ++t) {
+      if (tiles.tensor[t] == nullptr) continue;
+      const int32_t group = tensors.group_of_tensor()[t];
+      const int64_t bytes = Volume(tensors.TileOf(Side::kSource, group, device)) *
+                            tensors.ItemBytesOf(Side::kSource, group);
+      of_device.insert(of_device.end(), tiles.tensor[t], tiles.tensor[t] + bytes);
+    }
+  }
+  return sources;
+}
+
+TEST(CourseFaults, ATaskThatEndsEarlyNamesTheSourcesThatItHasReleased) {
+  int64_t released = 0;
+  int64_t intact = 0;
+  ForCases(650'000, 40, [&](uint64_t seed) {
+    CourseRequest course = RandomCourseRequest(seed, false);
+    course.request.redistribution.release_source = true;
+    course.request.binding = BindingMode::kInPlace;
+    course.sizes.released_row_elements = 1;
+    ASSERT_OK_AND_ASSIGN(const Plan plan, PlanOf(course));
+    TileMemory memory(plan);
+    const std::vector<std::vector<std::byte>> before = SourcesOf(plan, memory);
+    RandomSource random(seed);
+    MeshRunner runner(
+        WithCourseRunners({.workers = 3, .faults = {.seed = seed, .drop_probability = 0.03}}));
+    const std::vector<int32_t> workers = DealDevices(random, plan, runner.workers());
+    ASSERT_OK_AND_ASSIGN(
+        const MeshOutcome outcome,
+        runner.Run(plan, workers, memory, {.stall_limit = absl::Milliseconds(100)}));
+    const std::vector<std::vector<std::byte>> after = SourcesOf(plan, memory);
+    std::vector<DeviceRank> named;
+    for (const TaskReport& report : outcome.reports) {
+      named.insert(named.end(), report.released_sources.begin(), report.released_sources.end());
+    }
+    for (DeviceRank device = 0; device < std::ssize(before); ++device) {
+      const bool is_named = std::ranges::find(named, device) != named.end();
+      if (!is_named) EXPECT_EQ(before[device], after[device]) << "device " << device;
+      if (!before[device].empty()) (is_named ? released : intact) += 1;
+    }
+  });
+  if (FromEnvironment("CROSSMESH_SEED", 0) != 0) return;
+  EXPECT_GT(released, 20);
+  EXPECT_GT(intact, 20);
 }
 
 TEST(CourseFaults, AWorkerThatIsGivenUpEndsTheTask) {

@@ -105,4 +105,23 @@ std::vector<CoursePlaces::Reducing> CoursePlaces::ReducingOf(CourseProgress::At 
   return all;
 }
 
+std::vector<RowsInTile> CoursePlaces::SourceRowsOf(int32_t instance) const {
+  std::vector<RowsInTile> all;
+  for (const Device& device : devices_) {
+    for (int32_t tensor = 0; tensor < course_.tensors_of_instance(); ++tensor) {
+      std::byte* const first =
+          InTile(device, {.step = 0, .instance = instance}, Side::kSource, tensor);
+      if (first == nullptr) continue;
+      const int32_t group = table(0).group_of_tensor()[tensor];
+      const TileRows rows = RowsOf(table(0), Side::kSource, group, device.rank);
+      all.push_back({.device = device.whole,
+                     .first = first,
+                     .row_bytes = rows.row_bytes,
+                     .pitch = rows.row_bytes * table(0).groups()[group].slab.slabs,
+                     .rows = rows.rows()});
+    }
+  }
+  return all;
+}
+
 }  // namespace crossmesh

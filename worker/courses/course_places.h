@@ -5,6 +5,7 @@
 #include "common/plan/course_tables.h"
 #include "common/plan/worker_part.h"
 #include "worker/courses/course_progress.h"
+#include "worker/courses/tile_release.h"
 #include "worker/executor/task.h"
 
 #include <cstddef>
@@ -42,6 +43,9 @@ class CoursePlaces {
     TileRows rows;
   };
   std::vector<Reducing> ReducingOf(CourseProgress::At at) const;
+
+  // What an instance reads of source tiles.
+  std::vector<RowsInTile> SourceRowsOf(int32_t instance) const;
 
  private:
   struct Device {

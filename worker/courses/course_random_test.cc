@@ -20,14 +20,22 @@
 namespace crossmesh {
 namespace {
 
-void RunCases(int64_t cases, MeshRunner::Options options, uint64_t seed, bool partial) {
+struct Kind {
+  bool partial = false;
+  bool releases = false;  // the source, which is spoilt as soon as it is released
+};
+
+void RunCases(int64_t cases, MeshRunner::Options options, uint64_t seed, Kind kind) {
   MeshRunner runner(WithCourseRunners(std::move(options)));
   for (int64_t i = 0; i < cases && !testing::Test::HasFailure(); ++i) {
     SCOPED_TRACE(absl::StrCat("CROSSMESH_SEED=", seed + i, " CROSSMESH_CASES=1"));
     RandomSource random(seed + i);
-    const CourseRequest course = RandomCourseRequest(seed + i, partial);
+    CourseRequest course = RandomCourseRequest(seed + i, kind.partial);
+    course.request.redistribution.release_source = kind.releases;
+    course.sizes.released_row_elements = 1;
+    if (kind.releases) course.request.binding = BindingMode::kInPlace;
     ASSERT_OK_AND_ASSIGN(const Plan plan, PlanOf(course));
-    ASSERT_OK(Prove(plan));
+    ASSERT_OK(Prove(plan)) << ToText(plan, 4);
     TileMemory memory(plan);
     const bool sums = !course.request.redistribution.source_partial.empty();
     if (sums) FillSummands(course.request.redistribution, plan, memory);
@@ -41,7 +49,7 @@ void RunCases(int64_t cases, MeshRunner::Options options, uint64_t seed, bool pa
     }
     if (sums) {
       EXPECT_OK(CheckSums(course.request.redistribution, plan, memory));
-    } else {
+    } else if (!kind.releases) {
       EXPECT_OK(memory.CheckUntouched());
     }
   }
@@ -49,11 +57,12 @@ void RunCases(int64_t cases, MeshRunner::Options options, uint64_t seed, bool pa
 }
 
 TEST(CourseRandom, EveryElementArrives) {
-  RunCases(RandomCases(2500), {.workers = 3}, FromEnvironment("CROSSMESH_SEED", 1), false);
+  RunCases(RandomCases(2500), {.workers = 3}, FromEnvironment("CROSSMESH_SEED", 1), {});
 }
 
 TEST(CourseRandom, EverySumIsMade) {
-  RunCases(RandomCases(2500), {.workers = 3}, FromEnvironment("CROSSMESH_SEED", 100'000), true);
+  RunCases(RandomCases(2500), {.workers = 3}, FromEnvironment("CROSSMESH_SEED", 100'000),
+           {.partial = true});
 }
 
 TEST(CourseRandom, DelayAndReorderChangeNothing) {
@@ -61,7 +70,16 @@ TEST(CourseRandom, DelayAndReorderChangeNothing) {
            {.workers = 4,
             .faults = {.seed = 5, .delay_probability = 0.3, .reorder_channels = true},
             .executor = {.staging_bytes = 2 << 20}},
-           FromEnvironment("CROSSMESH_SEED", 200'000), true);
+           FromEnvironment("CROSSMESH_SEED", 200'000), {.partial = true});
+}
+
+TEST(CourseRandom, SourcesThatAreReleasedHaveBeenRead) {
+  for (const bool partial : {false, true}) {
+    RunCases(
+        RandomCases(400),
+        {.workers = 3, .faults = {.seed = 7, .delay_probability = 0.1, .reorder_channels = true}},
+        FromEnvironment("CROSSMESH_SEED", 250'000), {.partial = partial, .releases = true});
+  }
 }
 
 }  // namespace

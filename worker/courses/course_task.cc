@@ -51,7 +51,8 @@ CourseTask::CourseTask(Ports ports, TaskSpec spec, ArrayMemory memory)
       spec_(std::move(spec)),
       memory_(std::move(memory)),
       begun_(std::chrono::steady_clock::now()),
-      report_{.key = spec_.key} {
+      report_{.key = spec_.key},
+      tiles_(ports_.release) {
   ports_.counters.array_bytes += memory_.bytes();
   for (const Course<WorkerPart>& course : spec_.part->part().courses()) {
     courses_.push_back(std::make_unique<Running>(spec_, course, memory_));
@@ -78,8 +79,9 @@ absl::Status CourseTask::Start() {
   });
   // Observers are not called from inside Start.
   ports_.loop.Post([this, started] {
-    if (started.ok()) return Drive();
-    Cancel(started);
+    if (!started.ok()) return Cancel(started);
+    EmptyDestinations();
+    Drive();
   });
   return absl::OkStatus();
 }
@@ -220,11 +222,24 @@ void CourseTask::OnTaskDone(const TaskReport& report) {
   if (!report.status.ok() || !failure_.ok()) {
     return Stop(failure_.ok() ? report.status : failure_);
   }
-  const auto flat = static_cast<int32_t>((report.key.plan - spec_.key.plan) / kStepsBegin) - 1;
+  const CourseProgress::At moved{.step = StepOf(report.key) - running().first_step,
+                                 .instance = static_cast<int32_t>(report.key.instance)};
   ++ports_.counters.steps_moved;
-  running().progress.OnMoved(
-      {.step = flat - running().first_step, .instance = static_cast<int32_t>(report.key.instance)});
+  // Before anything else may take the memory.
+  if (const absl::Status status = ReleaseSource(moved); !status.ok()) return Cancel(status);
+  running().progress.OnMoved(moved);
   Drive();
+}
+
+void CourseTask::EmptyDestinations() {
+  if (!course().releases_source) return;
+  const absl::Status status = tiles_.EmptyDestinations(spec_);
+  if (!status.ok()) Cancel(status);
+}
+
+absl::Status CourseTask::ReleaseSource(CourseProgress::At moved) {
+  if (moved.step != 0 || !course().releases_source) return absl::OkStatus();
+  return tiles_.Release(running().places.SourceRowsOf(moved.instance));
 }
 
 void CourseTask::AddReport(const TaskReport& report) {
@@ -281,6 +296,7 @@ void CourseTask::Finish() {
   ports_.loop.Cancel(deadline_);
   report_.seconds.move =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
+  report_.released_sources = tiles_.released();
   for (const DeviceRank device : spec_.part->destinations()) {
     DeviceReport of_device{.device = device, .status = failure_};
     if (failure_.ok()) {

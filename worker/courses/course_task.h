@@ -6,6 +6,7 @@
 #include "worker/courses/course_memory.h"
 #include "worker/courses/course_places.h"
 #include "worker/courses/course_progress.h"
+#include "worker/courses/tile_release.h"
 #include "worker/executor/replay.h"
 #include "worker/executor/task.h"
 
@@ -37,6 +38,7 @@ class CourseTask final : public ReplayObserver {
     ReplayRunner& replays;
     CourseCounters& counters;
     TaskObserver& observer;
+    ReleaseMemory release;
     // Called last of all, when the observer knows; the task may not be destroyed there.
     std::function<void()> over;
   };
@@ -87,6 +89,9 @@ class CourseTask final : public ReplayObserver {
   void ReduceSome();
   // Reduces a bounded piece; whether the work is done.
   bool ReducePiece(Work& work);
+  void EmptyDestinations();
+  // Of an instance whose first step has moved, if the course does that.
+  absl::Status ReleaseSource(CourseProgress::At moved);
   void AddReport(const TaskReport& report);
   void Stop(const absl::Status& why);
   void Finish();
@@ -106,6 +111,7 @@ class CourseTask final : public ReplayObserver {
   TimerId deadline_;
   std::chrono::steady_clock::time_point begun_;
   TaskReport report_;
+  TileRelease tiles_;
   // Of each destination device: by step and instance, what it was to hash to.
   std::map<DeviceRank, std::map<std::pair<int32_t, uint32_t>, Digest>> digests_;
 };

@@ -32,6 +32,7 @@ absl::Status CourseTaskRunner::Start(TaskSpec spec, TaskObserver& observer) {
           .replays = ports_.replays,
           .counters = counters_,
           .observer = observer,
+          .release = ports_.release,
           // Not from inside the task's own call.
           .over = [this, key] { ports_.loop.Post([this, key] { tasks_.erase(key); }); }},
       std::move(spec), std::move(memory));

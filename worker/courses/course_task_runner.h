@@ -2,7 +2,9 @@
 
 #include "common/base/byte_count.h"
 #include "worker/courses/course_counters.h"
+#include "worker/courses/tile_release.h"
 #include "worker/executor/task_runner.h"
+#include "worker/memory/arena.h"
 
 #include <cstdint>
 #include <functional>
@@ -16,7 +18,6 @@
 
 namespace crossmesh {
 
-class Arena;
 class CountedCourse;
 class CourseTask;
 class EventLoop;
@@ -35,6 +36,7 @@ class CourseTaskRunner final : public TaskRunner {
     // Memory of the host for what a device of this worker has between steps.
     std::function<absl::StatusOr<std::shared_ptr<Arena>>(const DeviceId&, ByteCount)> make_memory;
     std::function<bool(const DeviceId&)> is_gpu;
+    ReleaseMemory release = ReleasePages;
   };
 
   explicit CourseTaskRunner(Ports ports);

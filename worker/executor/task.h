@@ -124,6 +124,8 @@ struct TaskReport {
   // The libraries that moved bytes between GPUs, with their versions, as they name themselves;
   // sorted.
   std::vector<std::string> gpu_libraries = {};
+  // Devices of this worker whose source tiles have given memory back.
+  std::vector<DeviceRank> released_sources = {};
 };
 
 // Called on the executor's loop, never from inside Start, Cancel or PeerLost.

@@ -1,6 +1,7 @@
 #include "worker/memory/arena.h"
 
 #include <cerrno>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -44,8 +45,10 @@ absl::StatusOr<std::shared_ptr<Arena>> Arena::Create(absl::string_view name, Byt
   if (memory == MAP_FAILED) return NoMemory(name, mapped, "mmap");
   // A hint for systems that give huge pages on request; on others it has no effect.
   if (pages == Pages::kSmall) madvise(memory, mapped, MADV_HUGEPAGE);
-  return std::shared_ptr<Arena>(
+  std::shared_ptr<Arena> arena(
       new Arena(std::span(static_cast<std::byte*>(memory), bytes.value()), mapped, std::move(fd)));
+  arena->can_release_ = pages == Pages::kSmall;
+  return arena;
 }
 
 std::shared_ptr<Arena> Arena::Borrow(std::span<std::byte> memory) {
@@ -68,6 +71,19 @@ absl::Status Arena::status() const {
 
 Arena::~Arena() {
   if (mapped_bytes_ > 0) munmap(bytes_.data(), mapped_bytes_);
+}
+
+absl::Status ReleasePages(std::span<std::byte> bytes) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto first = reinterpret_cast<uintptr_t>(bytes.data());
+  const uintptr_t begin = (first + page - 1) / page * page;
+  const uintptr_t end = (first + bytes.size()) / page * page;
+  if (end <= begin) return absl::OkStatus();
+  // A hole in the file behind the mapping, so that all who map it lose the pages.
+  if (madvise(bytes.data() + (begin - first), end - begin, MADV_REMOVE) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::ErrnoToStatus(errno, absl::StrCat("giving back ", end - begin, " bytes"));
 }
 
 }  // namespace crossmesh

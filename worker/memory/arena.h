@@ -16,6 +16,8 @@
 
 namespace crossmesh {
 
+class MemoryCharge;
+
 // A range of memory that tiles lie in: of the host, anonymous and shareable (a memfd, mapped), so
 // that its descriptor can be handed to user processes; or lent by an embedding process; or of a
 // GPU, for which a range of addresses stands that can be neither read nor written. Immutable but
@@ -44,6 +46,11 @@ class Arena {
   const std::shared_ptr<DeviceMemory>& device_memory() const { return device_memory_; }
   // Why it has no memory: the GPU could not make it.
   absl::Status status() const;
+  // Whether ReleasePages gives memory of it back: its own, of the host, in small pages.
+  bool can_release() const { return can_release_; }
+  // What it takes of a budget; null: nothing. Set by its maker, before others have it.
+  void SetCharge(std::shared_ptr<MemoryCharge> charge) { charge_ = std::move(charge); }
+  MemoryCharge* charge() const { return charge_.get(); }
 
  private:
   Arena(std::span<std::byte> bytes, int64_t mapped_bytes, UniqueFd fd,
@@ -57,7 +64,14 @@ class Arena {
   const int64_t mapped_bytes_;  // 0 when borrowed
   const UniqueFd fd_;
   const std::shared_ptr<DeviceMemory> device_memory_;  // shared with its maker
+  bool can_release_ = false;
+  std::shared_ptr<MemoryCharge> charge_;
 };
+
+// Gives the whole pages inside `bytes` back to the system. They hold zeros from then on, for every
+// process that maps them, and take memory again when they are read or written. The bytes are of an
+// arena that can do that. The system's error.
+absl::Status ReleasePages(std::span<std::byte> bytes);
 
 // Bytes of an arena that lie in another one: an allocation which a user process has lent.
 struct BoundPiece {

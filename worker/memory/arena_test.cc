@@ -3,11 +3,14 @@
 #include "common/testing/status_matchers.h"
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace crossmesh {
@@ -53,6 +56,39 @@ TEST(Arena, BorrowsMemoryThatItDoesNotFree) {
   const auto arena = Arena::Borrow(memory);
   EXPECT_EQ(arena->bytes().data(), memory.data());
   EXPECT_EQ(arena->fd(), -1);
+}
+
+int64_t ResidentBytes(const Arena& arena) {
+  struct stat found = {};
+  EXPECT_EQ(fstat(arena.fd(), &found), 0);
+  return found.st_blocks * 512;
+}
+
+TEST(Arena, WholePagesAreGivenBackForAllWhoMapThem) {
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  ASSERT_OK_AND_ASSIGN(const auto arena, Arena::Create("test", ByteCount(8 * page)));
+  EXPECT_TRUE(arena->can_release());
+  std::memset(arena->bytes().data(), 7, arena->bytes().size());
+  void* other = mmap(nullptr, 8 * page, PROT_READ, MAP_SHARED, arena->fd(), 0);
+  ASSERT_NE(other, MAP_FAILED);
+  const auto* const bytes = static_cast<const std::byte*>(other);
+  EXPECT_EQ(bytes[3 * page], std::byte{7});
+  EXPECT_EQ(ResidentBytes(*arena), 8 * page);
+  // Pages 3 and 4; parts of pages 2 and 5 stay.
+  ASSERT_OK(ReleasePages(arena->bytes().subspan(3 * page - 1, 2 * page + 2)));
+  EXPECT_EQ(ResidentBytes(*arena), 6 * page);
+  EXPECT_EQ(bytes[3 * page - 1], std::byte{7});
+  EXPECT_EQ(bytes[5 * page], std::byte{7});
+  EXPECT_EQ(bytes[3 * page], std::byte{0});
+  EXPECT_EQ(bytes[5 * page - 1], std::byte{0});
+  ASSERT_OK(ReleasePages(arena->bytes().subspan(1, page)));
+  EXPECT_EQ(bytes[page - 1], std::byte{7});
+  munmap(other, 8 * page);
+}
+
+TEST(Arena, MemoryOfOthersIsNotGivenBack) {
+  std::array<std::byte, 64> memory = {};
+  EXPECT_FALSE(Arena::Borrow(memory)->can_release());
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "common/base/memory_limit.h"
 #include "common/base/status_macros.h"
+#include "worker/memory/memory_charge.h"
 
 #include <algorithm>
 #include <utility>
@@ -33,6 +34,11 @@ MemoryBudget::MemoryBudget(ByteCount bytes_max, ByteCount used_bytes)
       used_bytes_(std::make_shared<std::atomic<int64_t>>(used_bytes.value())) {}
 
 absl::StatusOr<MemoryBudget::Share> MemoryBudget::Take(absl::string_view name, ByteCount bytes) {
+  return Charge(name, bytes);
+}
+
+absl::StatusOr<std::shared_ptr<MemoryCharge>> MemoryBudget::Charge(absl::string_view name,
+                                                                   ByteCount bytes) {
   const int64_t wanted = bytes.value();
   RETURN_IF_ERROR(CheckAddressSpace(name, wanted));
   int64_t used = *used_bytes_;
@@ -45,16 +51,16 @@ absl::StatusOr<MemoryBudget::Share> MemoryBudget::Take(absl::string_view name, B
           used, " in use and ", wanted, " wanted"));
     }
   } while (!used_bytes_->compare_exchange_weak(used, used + wanted));
-  return Share(nullptr,
-               [wanted, used_bytes = used_bytes_](const void* /*none*/) { *used_bytes -= wanted; });
+  return std::make_shared<MemoryCharge>(used_bytes_, wanted);
 }
 
 absl::StatusOr<std::shared_ptr<Arena>> MemoryBudget::MakeArena(absl::string_view name,
                                                                ByteCount bytes,
                                                                Arena::Pages pages) {
-  ASSIGN_OR_RETURN(Share share, Take(name, bytes));
+  ASSIGN_OR_RETURN(std::shared_ptr<MemoryCharge> charge, Charge(name, bytes));
   ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, Arena::Create(name, bytes, pages));
-  return Bind(std::move(arena), std::move(share));
+  arena->SetCharge(std::move(charge));
+  return arena;
 }
 
 }  // namespace crossmesh

@@ -13,6 +13,8 @@
 
 namespace crossmesh {
 
+class MemoryCharge;
+
 // 0.9 of MemoryLimit: some is left for the system, and for what processes have beside arenas.
 ByteCount MemoryMaxByDefault();
 
@@ -40,7 +42,7 @@ class MemoryBudget {
           share.reset();
         });
   }
-  // As Take; as Arena::Create.
+  // As Take; as Arena::Create. The arena has its charge.
   absl::StatusOr<std::shared_ptr<Arena>> MakeArena(absl::string_view name, ByteCount bytes,
                                                    Arena::Pages pages = Arena::Pages::kSmall);
 
@@ -48,6 +50,8 @@ class MemoryBudget {
   int64_t used_bytes() const { return *used_bytes_; }
 
  private:
+  absl::StatusOr<std::shared_ptr<MemoryCharge>> Charge(absl::string_view name, ByteCount bytes);
+
   const int64_t bytes_max_;
   // Shared with the shares, which give back what they took.
   const std::shared_ptr<std::atomic<int64_t>> used_bytes_;

@@ -122,5 +122,29 @@ TEST(MemoryBudgetTest, AShadowIsRefusedAsAStorageIs) {
   EXPECT_EQ(budget.used_bytes(), 0);
 }
 
+// A source and a destination of 600 bytes that have at most 700 together.
+TEST(MemoryBudgetTest, WhatASourceThatIsGivenUpSparesIsTheDestinations) {
+  MemoryBudget budget(ByteCount(1'000));
+  StorageTable storages(
+      [&](const StorageKey& key, ByteCount bytes) { return budget.MakeArena(key.name, bytes); });
+  const StorageKey source{.name = "source", .device = {"a", 0}};
+  const StorageKey destination{.name = "destination", .device = {"a", 0}};
+  ASSERT_OK(storages.Create(source, 600));
+  EXPECT_THAT(storages.Create(destination, 600), StatusIs(absl::StatusCode::kResourceExhausted));
+  {
+    ASSERT_OK_AND_ASSIGN(const auto lease,
+                         storages.LeaseForConsuming(source, 600, {.spared_bytes = 500}));
+    EXPECT_EQ(budget.used_bytes(), 100);
+  }
+  EXPECT_EQ(budget.used_bytes(), 600);
+  ASSERT_OK_AND_ASSIGN(auto lease, storages.LeaseForConsuming(source, 600, {.spared_bytes = 500}));
+  ASSERT_OK(storages.Create(destination, 600));
+  EXPECT_EQ(budget.used_bytes(), 700);
+  storages.Consume(std::move(lease));
+  EXPECT_EQ(budget.used_bytes(), 600);
+  ASSERT_OK(storages.Delete(destination));
+  EXPECT_EQ(budget.used_bytes(), 0);
+}
+
 }  // namespace
 }  // namespace crossmesh

@@ -2,10 +2,9 @@
 
 #include "common/base/byte_count.h"
 #include "common/base/mutex.h"
-#include "common/mesh/device.h"
 #include "worker/memory/arena.h"
+#include "worker/memory/storage_status.h"
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -27,46 +26,9 @@ namespace crossmesh {
 class BoundExtents;
 class SequencePage;
 
-// A named set of tiles on one device, e.g. ("trainer", "node-a.0").
-struct StorageKey {
-  std::string name;
-  DeviceId device;
-  friend auto operator<=>(const StorageKey&, const StorageKey&) = default;
-  template <typename H>
-  friend H AbslHashValue(H h, const StorageKey& k) {
-    return H::combine(std::move(h), k.name, k.device);
-  }
-};
-
 // Host memory for a storage, named after it. As Arena::Create.
 absl::StatusOr<std::shared_ptr<Arena>> MakeHostArena(const StorageKey& key, ByteCount bytes,
                                                      Arena::Pages pages);
-
-enum class StorageState : uint8_t {
-  kReady,  // readers see whole contents
-  kDirty,  // received in place, or being so, and not committed: readers are refused
-  kLost,   // its GPU has lost the memory: it can be deleted, or created again, and no more
-};
-
-struct StorageStatus {
-  StorageKey key;
-  int64_t bytes = 0;
-  int64_t shadow_bytes = 0;  // beside `bytes`; 0: it has no shadow
-  uint64_t generation = 0;   // counts commits and replacements; 1 at creation
-  StorageState state = StorageState::kReady;
-  int32_t readers = 0;
-  bool writing = false;
-  std::string gpu = {};  // the UUID of the one that has the bytes; empty: host memory
-};
-
-// What the storages of a worker take, in bytes, apart from versions that only their readers hold
-// and from memory of user processes.
-struct StorageBytes {
-  int64_t resident = 0;   // versions that nothing writes
-  int64_t receiving = 0;  // written now: shadows, and storages in place
-  int64_t shadows = 0;    // shadows that wait for the next version
-  int64_t total() const { return resident + receiving + shadows; }
-};
 
 // The storages of a worker, their leases and the flip at commit. Thread-safe; never blocks.
 //
@@ -138,6 +100,20 @@ class StorageTable {
   // size, made by a writer that has not committed yet, or in use by a process that has its memory.
   absl::StatusOr<Lease> LeaseForReading(const StorageKey& key, int64_t bytes,
                                         absl::string_view user = kOwnProcess);
+
+  // For a source that is given up: no other lease may be there, and it is DIRTY from now on, so
+  // that there is none, and stays so unless the lease ends before Lease::BeginWriting. The memory
+  // takes `spared_bytes` less of its budget meanwhile. As LeaseForReading; FailedPrecondition as
+  // well while there are leases, and for memory whose pages cannot be given back: of a GPU, of a
+  // user process, huge ones.
+  struct Consuming {
+    int64_t spared_bytes = 0;
+    std::string user = std::string(kOwnProcess);
+  };
+  absl::StatusOr<Lease> LeaseForConsuming(const StorageKey& key, int64_t bytes,
+                                          const Consuming& how);
+  // Ends a lease for consuming, and deletes its storage.
+  void Consume(Lease lease);
 
   struct Writing {
     // A second arena, kept from commit to commit, so that a steady stream of versions allocates
@@ -217,6 +193,7 @@ class StorageTable::Lease {
         arena_(std::move(other.arena_)),
         use_(other.use_),
         state_unwritten_(other.state_unwritten_),
+        spared_bytes_(std::exchange(other.spared_bytes_, 0)),
         sequence_(std::move(other.sequence_)),
         user_at_rest_(other.user_at_rest_) {}
   Lease& operator=(Lease&& other) noexcept;
@@ -224,6 +201,7 @@ class StorageTable::Lease {
 
   std::span<std::byte> bytes() const { return arena_->bytes(); }
   const StorageKey& key() const { return key_; }
+  bool can_release() const { return arena_->can_release(); }
   // From here on bytes may have changed, whether or not the lease is committed.
   void BeginWriting() { state_unwritten_.reset(); }
   // Aborted when a process has used the memory since the lease began, and says so by its word.
@@ -243,6 +221,7 @@ class StorageTable::Lease {
   // Of a lease in place before BeginWriting: what the storage was, and is again if nothing is
   // written.
   std::optional<StorageState> state_unwritten_;
+  int64_t spared_bytes_ = 0;  // that the arena's budget is charged again at the end
   std::shared_ptr<const SequencePage> sequence_;  // null: there is none to look at
   uint64_t user_at_rest_ = 0;                     // its user's word as the lease began
 };

@@ -321,5 +321,50 @@ TEST(StorageTableOfLittleMemoryTest, AStorageWhoseShadowCannotBeMadeIsNotMade) {
   EXPECT_THAT(table.List(), testing::IsEmpty());
 }
 
+TEST_F(StorageTableTest, ASourceThatIsGivenUpHasNoOtherReaders) {
+  {
+    ASSERT_OK_AND_ASSIGN(const Lease reader, table_.LeaseForReading(kKey, 64));
+    EXPECT_THAT(table_.LeaseForConsuming(kKey, 64, {}),
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("(reads)")));
+    EXPECT_EQ(Now().readers, 1);
+  }
+  ASSERT_OK_AND_ASSIGN(const Lease lease, table_.LeaseForConsuming(kKey, 64, {}));
+  EXPECT_EQ(Now().state, StorageState::kDirty);
+  EXPECT_THAT(table_.LeaseForReading(kKey, 64), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(table_.LeaseForConsuming(kKey, 64, {}),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(table_.LeaseForWriting(kKey, 64, {.shadow = false}),
+              StatusIs(absl::StatusCode::kAborted));
+}
+
+TEST_F(StorageTableTest, ASourceThatIsGivenUpIsWholeUntilItIsReleased) {
+  ASSERT_OK(table_.LeaseForConsuming(kKey, 64, {}).status());
+  EXPECT_EQ(Now().state, StorageState::kReady);
+  {
+    ASSERT_OK_AND_ASSIGN(Lease lease, table_.LeaseForConsuming(kKey, 64, {}));
+    lease.BeginWriting();
+  }
+  EXPECT_EQ(Now().state, StorageState::kDirty);
+  EXPECT_THAT(table_.LeaseForConsuming(kKey, 64, {}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("DIRTY")));
+}
+
+TEST_F(StorageTableTest, AConsumedSourceIsGone) {
+  ASSERT_OK_AND_ASSIGN(Lease lease, table_.LeaseForConsuming(kKey, 64, {}));
+  lease.BeginWriting();
+  table_.Consume(std::move(lease));
+  EXPECT_THAT(table_.Status(kKey), StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(StorageTableTest, MemoryOfOthersCannotBeGivenUp) {
+  std::vector<std::byte> memory(32);
+  const StorageKey key{.name = "lent", .device = {"a", 1}};
+  ASSERT_OK(table_.Adopt(key, Arena::Borrow(memory)));
+  EXPECT_THAT(table_.LeaseForConsuming(key, 32, {}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("storage \"lent\" of device a.1: expected this worker's own")));
+  EXPECT_EQ(table_.Status(key)->readers, 0);
+}
+
 }  // namespace
 }  // namespace crossmesh

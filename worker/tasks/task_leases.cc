@@ -1,10 +1,14 @@
 #include "worker/tasks/task_leases.h"
 
 #include "common/base/status_macros.h"
+#include "common/plan/course.h"
+#include "common/plan/course_tables.h"
+#include "common/plan/releasing_memory.h"
 
 #include <algorithm>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/string_view.h>
@@ -37,6 +41,20 @@ BoundTiles Bind(const StorageLayout& layout, std::span<std::byte> memory) {
   return tiles;
 }
 
+bool GivesSourceUp(const WorkerPart& part) {
+  const std::vector<CourseTables> courses(part.courses().begin(), part.courses().end());
+  return ReleasesSource(courses);
+}
+
+// What a device has never at a time of the bytes of its source and its destination together.
+int64_t SparedBytes(const LaidOutPart& part, DeviceRank device, int64_t bytes) {
+  const WorkerPart& of = part.prepared->part();
+  const std::vector<CourseTables> courses(of.courses().begin(), of.courses().end());
+  const DeviceId& name = of.tensors().devices()[device];
+  // Arrays between steps count there, and have a share of their own: that much is not spared.
+  return std::max<int64_t>(0, bytes - ReleasingPeakBytes(of.tensors(), courses, name));
+}
+
 }  // namespace
 
 absl::StatusOr<TaskLeases> TaskLeases::Take(const StartRequest& request, const LaidOutPart& part,
@@ -64,6 +82,7 @@ std::vector<StorageKey> TaskLeases::Destinations(const StartRequest& request,
 
 absl::Status TaskLeases::TakeSources(const StartRequest& request, const LaidOutPart& part) {
   const WorkerPart::Spec& spec = part.prepared->part().spec();
+  releases_source_ = GivesSourceUp(part.prepared->part());
   const bool one_memory = spec.shared_storage && spec.binding == BindingMode::kInPlace &&
                           request.source_storage == request.destination_storage;
   for (const auto& [device, layout] : part.sources) {
@@ -75,12 +94,28 @@ absl::Status TaskLeases::TakeSources(const StartRequest& request, const LaidOutP
       continue;
     }
     const StorageKey key = KeyOf(part, request.source_storage, device);
-    absl::StatusOr<StorageTable::Lease> lease =
-        storages_->LeaseForReading(key, layout.bytes, request.Name());
+    absl::StatusOr<StorageTable::Lease> lease = TakeSource(key, request, part, device);
     if (!lease.ok()) return Explain("source", key, layout.bytes, lease.status());
     sources_.emplace(device, *std::move(lease));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<StorageTable::Lease> TaskLeases::TakeSource(const StorageKey& key,
+                                                           const StartRequest& request,
+                                                           const LaidOutPart& part,
+                                                           DeviceRank device) {
+  const int64_t bytes = part.sources.at(device).bytes;
+  if (!releases_source_) return storages_->LeaseForReading(key, bytes, request.Name());
+  StorageTable::Consuming how{.user = request.Name()};
+  const auto destination = part.destinations.find(device);
+  // A destination that is there has its share of the budget already.
+  if (destination != part.destinations.end() &&
+      absl::IsNotFound(
+          storages_->Status(KeyOf(part, request.destination_storage, device)).status())) {
+    how.spared_bytes = SparedBytes(part, device, bytes + destination->second.bytes);
+  }
+  return storages_->LeaseForConsuming(key, bytes, how);
 }
 
 absl::Status TaskLeases::TakeDestinations(const StartRequest& request, const LaidOutPart& part) {
@@ -93,6 +128,12 @@ absl::Status TaskLeases::TakeDestinations(const StartRequest& request, const Lai
     const StorageKey key = KeyOf(part, request.destination_storage, device);
     absl::StatusOr<StorageTable::Lease> lease = storages_->LeaseForWriting(key, layout.bytes, how);
     if (!lease.ok()) return Explain("destination", key, layout.bytes, lease.status());
+    if (releases_source_ && !lease->can_release()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "destination storage \"", key.name, "\" of device ", ToString(key.device),
+          ": expected this worker's own memory of the host, in small pages, where the source is ",
+          "released, found other memory"));
+    }
     destinations_.emplace(device, *std::move(lease));
   }
   return absl::OkStatus();
@@ -125,6 +166,16 @@ absl::Status TaskLeases::CheckSourcesUndisturbed() const {
 
 void TaskLeases::BeginWriting() {
   for (auto& [device, lease] : destinations_) lease.BeginWriting();
+}
+
+void TaskLeases::BeginReleasing(DeviceRank device) {
+  const auto found = sources_.find(device);
+  if (found != sources_.end()) found->second.BeginWriting();
+}
+
+void TaskLeases::ConsumeSources() {
+  if (!releases_source_) return;
+  for (auto& [device, lease] : std::exchange(sources_, {})) storages_->Consume(std::move(lease));
 }
 
 absl::Status TaskLeases::Commit(DeviceRank device) {

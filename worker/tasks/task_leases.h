@@ -41,6 +41,10 @@ class TaskLeases {
 
   // From here on destinations may have been written.
   void BeginWriting();
+  // The device's source has given memory back: if the lease ends, it stays DIRTY.
+  void BeginReleasing(DeviceRank device);
+  // Deletes the sources, if they are given up.
+  void ConsumeSources();
   bool writes(DeviceRank device) const { return destinations_.contains(device); }
   // Ends the lease of a destination device. Those without a byte have none, which is as good.
   absl::Status Commit(DeviceRank device);
@@ -51,9 +55,12 @@ class TaskLeases {
   explicit TaskLeases(StorageTable& storages) : storages_(&storages) {}
 
   absl::Status TakeSources(const StartRequest& request, const LaidOutPart& part);
+  absl::StatusOr<StorageTable::Lease> TakeSource(const StorageKey& key, const StartRequest& request,
+                                                 const LaidOutPart& part, DeviceRank device);
   absl::Status TakeDestinations(const StartRequest& request, const LaidOutPart& part);
 
   StorageTable* storages_;
+  bool releases_source_ = false;
   absl::btree_map<DeviceRank, StorageTable::Lease> sources_;
   absl::btree_map<DeviceRank, StorageTable::Lease> destinations_;
   // Devices whose source tiles lie in the memory that is written.

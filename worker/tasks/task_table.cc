@@ -212,6 +212,7 @@ void TaskTable::Ended(TaskReport report) {
   v1::TaskReport told = ToProto(report);
   told.set_worker(options_.worker);
   told.set_attempt(report.key.plan);
+  task.OnSourcesReleased(report.released_sources, told);
   task.OnReport(std::move(told), ports_.clock.Monotonic());
   AddRelaysInProgress(task, -1);
   RecordTaskEnd(task.part(), report, options_.link, ports_.metrics);

@@ -83,14 +83,31 @@ void WorkerTask::OnDeviceDone(const DeviceReport& report) {
   Say(std::move(response));
 }
 
+void WorkerTask::OnSourcesReleased(std::span<const DeviceRank> devices, v1::TaskReport& report) {
+  for (const DeviceRank device : devices) {
+    leases_.BeginReleasing(device);
+    report.add_released_sources(NameOf(device));
+  }
+}
+
 void WorkerTask::OnReport(v1::TaskReport report, absl::Duration now) {
   CHECK(state_ == State::kRunning);
   state_ = State::kEnded;
   ended_ = now;
+  const bool is_ok = report.code() == 0;
   v1::ExecuteResponse response;
   *response.mutable_report() = std::move(report);
   Say(std::move(response));
   for (const ResolveRequest& request : std::exchange(asked_early_, {})) ResolveNow(request);
+  // Nothing is to be committed where nothing is received.
+  if (is_ok) ConsumeIfCommitted();
+}
+
+void WorkerTask::ConsumeIfCommitted() {
+  const bool is_committed = std::ranges::all_of(destinations_, [](const auto& entry) {
+    return entry.second.resolution == Resolution::kCommitted;
+  });
+  if (is_committed) leases_.ConsumeSources();
 }
 
 void WorkerTask::Resolve(std::span<const int32_t> devices, bool commit) {
@@ -115,6 +132,7 @@ void WorkerTask::ResolveNow(const ResolveRequest& request) {
     answer.set_message(std::string(status.message()));
     break;
   }
+  if (request.commit) ConsumeIfCommitted();
   // A question that is repeated for ever is answered for ever, but one answer is remembered.
   if (nothing_new && caller_ != nullptr) caller_->Say(response);
   if (!nothing_new) Say(std::move(response));

@@ -61,6 +61,8 @@ class WorkerTask {
 
   void OnAccepted();
   void OnDeviceDone(const DeviceReport& report);
+  // Devices whose sources have given memory back; before the report, which is to name them.
+  void OnSourcesReleased(std::span<const DeviceRank> devices, v1::TaskReport& report);
   void OnReport(v1::TaskReport report, absl::Duration now);
 
   // Answers by Resolved: FailedPrecondition when a device to commit has not come out well, or was
@@ -84,6 +86,8 @@ class WorkerTask {
 
   void ResolveNow(const ResolveRequest& request);
   absl::Status ResolveDevice(DeviceRank device, bool commit);
+  // When all of this worker has been committed, a source that was given up goes.
+  void ConsumeIfCommitted();
   std::string NameOf(DeviceRank device) const;
   void Say(v1::ExecuteResponse response);
 

@@ -1,6 +1,7 @@
 #include "planner/redistribute/planning/course_draft.h"
 
 #include "common/base/status_macros.h"
+#include "common/plan/course_tables.h"
 
 #include <algorithm>
 #include <map>
@@ -20,6 +21,19 @@ struct Split {
   int64_t slabs = 1;
 };
 
+bool IsUneven(const LocalType& type) {
+  return std::ranges::any_of(type.dimensions, [](const std::vector<DimensionCut>& cuts) {
+    return std::ranges::any_of(cuts, [](const DimensionCut& cut) { return cut.stride == 0; });
+  });
+}
+
+// One move of what does not divide is the request's own, whatever its rule makes of parts of axes.
+bool IsWhole(const GroupRoute& route) {
+  const TypeSpace& space = route.derivation->space();
+  return route.lowering->step_count() == 1 && space.source().partial.empty() &&
+         (IsUneven(space.source()) || IsUneven(space.destination()));
+}
+
 // Nothing when the group cannot be dealt out to so many instances.
 std::optional<Split> SplitOf(const GroupRoute& route, int64_t instances, const CourseSizes& sizes) {
   const auto count = std::ssize(route.tensors);
@@ -27,7 +41,7 @@ std::optional<Split> SplitOf(const GroupRoute& route, int64_t instances, const C
   for (int64_t among = std::min(instances, count); among >= 1; --among) {
     if (instances % among != 0 || count % among != 0) continue;
     const int64_t slabs = instances / among;
-    if (place.length % slabs != 0) continue;
+    if (place.length % slabs != 0 || (slabs > 1 && IsWhole(route))) continue;
     if (slabs > 1 && place.length / slabs * place.stride < sizes.row_elements) continue;
     return Split{.tensors = among, .slabs = slabs};
   }
@@ -73,6 +87,7 @@ class CourseTensors {
       const auto first = route.tensors.begin() + i / split.slabs * count;
       of_instance_[i].insert(of_instance_[i].end(), first, first + count);
     }
+    if (IsWhole(route)) return AddWhole(route, count);
     const Placement& source = whole_.PlacementOf(Side::kSource, route.group);
     ASSIGN_OR_RETURN(const Mesh mesh, Mesh::Create(route.lowering->axes(), source.mesh.devices()));
     ASSIGN_OR_RETURN(const std::vector<LoweredStep> steps, route.lowering->Steps(split.slabs));
@@ -111,6 +126,18 @@ class CourseTensors {
   }
 
  private:
+  absl::Status AddWhole(const GroupRoute& route, int32_t count) {
+    TensorTable::Spec& spec = specs_.front();
+    TensorGroup group = whole_.groups()[route.group];
+    group.source = Intern(whole_.PlacementOf(Side::kSource, route.group), spec.sources);
+    group.destination =
+        Intern(whole_.PlacementOf(Side::kDestination, route.group), spec.destinations);
+    spec.group_of_tensor.insert(spec.group_of_tensor.end(), count,
+                                static_cast<int32_t>(spec.groups.size()));
+    spec.groups.push_back(std::move(group));
+    return absl::OkStatus();
+  }
+
   static int32_t Intern(Placement placement, std::vector<Placement>& known) {
     const auto found = std::ranges::find(known, placement);
     if (found != known.end()) return static_cast<int32_t>(found - known.begin());
@@ -124,6 +151,21 @@ class CourseTensors {
   std::vector<TensorTable::Spec> specs_;
   std::vector<std::vector<int32_t>> of_instance_;
 };
+
+// Of the fullest device.
+int64_t ArrayBytesOf(const TensorTable& whole, const Course<StepTable>& course) {
+  int64_t most = 0;
+  for (const DeviceId& device : whole.devices()) {
+    most = std::max(most, CourseMemory(CourseTables(course), device).bytes());
+  }
+  return most;
+}
+
+int64_t MostInstances(const GroupRoute& route, const CourseSizes& sizes) {
+  int64_t instances = kCourseInstancesMax;
+  while (!SplitOf(route, instances, sizes).has_value()) --instances;
+  return instances;
+}
 
 absl::StatusOr<Course<StepTable>> DraftCourse(const TensorTable& whole,
                                               const std::vector<const GroupRoute*>& routes,
@@ -162,6 +204,24 @@ absl::StatusOr<std::vector<Course<StepTable>>> DraftCourses(
       ASSIGN_OR_RETURN(Course<StepTable> course, DraftCourse(whole, of_course, count, sizes));
       courses.push_back(std::move(course));
     }
+  }
+  return courses;
+}
+
+absl::StatusOr<std::vector<Course<StepTable>>> DraftLeastCourses(
+    const TensorTable& whole, std::span<const GroupRoute* const> routes) {
+  const CourseSizes sizes{.array_bytes = 1, .row_elements = 1, .buffers = 1};
+  int64_t steps = 0;
+  for (const GroupRoute* const route : routes) steps += route->lowering->step_count();
+  if (steps > kCourseStepsMax) return DraftCourses(whole, routes, sizes);
+  std::vector<Course<StepTable>> courses;
+  for (const GroupRoute* const route : routes) {
+    ASSIGN_OR_RETURN(Course<StepTable> many,
+                     DraftCourse(whole, {route}, MostInstances(*route, sizes), sizes));
+    // Of one instance two arrays are there at a time, of several ones all.
+    ASSIGN_OR_RETURN(Course<StepTable> one, DraftCourse(whole, {route}, 1, sizes));
+    courses.push_back(ArrayBytesOf(whole, many) < ArrayBytesOf(whole, one) ? std::move(many)
+                                                                           : std::move(one));
   }
   return courses;
 }

@@ -25,8 +25,10 @@ struct CourseSizes {
   int64_t array_bytes_min = int64_t{256} << 10;
   // Of a slab in a tile, at least: rows are copied one by one.
   int64_t row_elements = 64;
-  // Instances that have arrays at a time, if there are so many. Of three one is filled, one is
-  // read, and one waits, so that no step waits for the one after it.
+  // The same where tiles are released, so that most of a row is whole pages.
+  int64_t released_row_elements = int64_t{64} << 10;
+  // Instances that have arrays at a time, at most. Of three one is filled, one is read, and one
+  // waits, so that no step waits for the one after it.
   int32_t buffers = 3;
 };
 
@@ -36,8 +38,13 @@ struct GroupRoute {
   std::unique_ptr<const Derivation> derivation;
   std::unique_ptr<const Lowering> lowering;
   std::vector<int32_t> tensors = {};  // of the manifest
+  // Of a tensor on the fullest device, that instances are to make small as well: of tiles that come
+  // and go with them.
+  int64_t tile_bytes = 0;
 
-  int64_t array_bytes() const { return lowering->array_bytes() * std::ssize(tensors); }
+  int64_t array_bytes() const {
+    return (lowering->array_bytes() + tile_bytes) * std::ssize(tensors);
+  }
 };
 
 // A step before it is planned.
@@ -52,5 +59,10 @@ struct StepTable {
 // tensors times the instances that are tried.
 absl::StatusOr<std::vector<Course<StepTable>>> DraftCourses(
     const TensorTable& whole, std::span<const GroupRoute* const> routes, const CourseSizes& sizes);
+
+// Courses of the least arrays that there are: one for each group, unless these are too many, in as
+// many instances as it can be dealt out to, one at a time, or in one. Far slower than DraftCourses.
+absl::StatusOr<std::vector<Course<StepTable>>> DraftLeastCourses(
+    const TensorTable& whole, std::span<const GroupRoute* const> routes);
 
 }  // namespace crossmesh

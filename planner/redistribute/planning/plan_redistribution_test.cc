@@ -1,5 +1,6 @@
 #include "planner/redistribute/planning/plan_redistribution.h"
 
+#include "common/base/check.h"
 #include "common/mesh/gpu_host.h"
 #include "common/mesh/topology.h"
 #include "common/plan/course.h"
@@ -15,7 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
+#include <absl/strings/string_view.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -89,6 +92,124 @@ TEST(PlanRedistribution, ArraysAreNoLargerThanASixteenthUnlessTheyAreSmall) {
   larger.sizes.array_bytes_min = 4 << 20;
   ASSERT_OK_AND_ASSIGN(const Plan of_four, PlanOf(larger));
   EXPECT_EQ(of_four.courses()[0].instances, 4);
+}
+
+// The number after `name` in a message.
+int64_t NumberAfter(absl::string_view name, absl::string_view message) {
+  const size_t at = message.find(name);
+  CHECK(at != absl::string_view::npos) << message;
+  message.remove_prefix(at + name.size());
+  return std::stoll(std::string(message.substr(0, message.find_first_not_of("0123456789"))));
+}
+
+int64_t PeakOf(const CourseRequest& course) {
+  const absl::StatusOr<Plan> plan = PlanOf(course);
+  CHECK_OK(plan);
+  const absl::StatusOr<Proof> proof = Prove(*plan);
+  CHECK_OK(proof);
+  return proof->peak_device_bytes;
+}
+
+// As a client sees it.
+absl::Status PlanWithin(CourseRequest course, int64_t limit) {
+  course.request.device_bytes_max = limit;
+  const absl::StatusOr<Plan> plan = PlanOf(course);
+  if (!plan.ok()) return plan.status();
+  return Prove(*plan, {.device_bytes_max = limit}).status();
+}
+
+// What can be planned under some limit can be under what the refusal names, and under nothing less.
+// Returns by how much that is below what is planned without a limit.
+int64_t CheckLeastLimit(CourseRequest course) {
+  course.sizes = {};
+  const absl::Status refused = PlanWithin(course, 1);
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted));
+  const bool is_of_courses = absl::StrContains(refused.message(), "between steps, found");
+  const int64_t least = NumberAfter(
+      is_of_courses ? "expected at least " : "expected at most 1, found ", refused.message());
+  EXPECT_OK(PlanWithin(course, least));
+  EXPECT_THAT(PlanWithin(course, least - 1), StatusIs(absl::StatusCode::kResourceExhausted));
+  const int64_t spared = PeakOf(course) - least;
+  if (!is_of_courses) return spared;
+  // Whatever else instances and buffers could be.
+  for (int64_t bytes = 1; bytes <= 1 << 24; bytes *= 7) {
+    for (const int32_t buffers : {1, 3}) {
+      course.sizes = {.array_bytes = bytes, .row_elements = 1, .buffers = buffers};
+      EXPECT_GE(PeakOf(course), least) << bytes << " bytes, " << buffers << " buffers";
+    }
+  }
+  return spared;
+}
+
+TEST(PlanRedistribution, ARefusalNamesTheLeastLimitThatDoes) {
+  const uint64_t seed = FromEnvironment("CROSSMESH_SEED", 50'000);
+  for (int64_t i = 0; i < RandomCases(60) && !HasFailure(); ++i) {
+    SCOPED_TRACE(absl::StrCat("CROSSMESH_SEED=", seed + i, " CROSSMESH_CASES=1"));
+    CheckLeastLimit(RandomCourseRequest(seed + i, i % 4 != 0));
+  }
+  // Arrays of 20 MiB by default come to some KiB.
+  EXPECT_GT(CheckLeastLimit(SumsOfAMatrix()), 4 << 20);
+}
+
+// Sixteen MiB on each of four devices change from rows to columns.
+CourseRequest Transposed() {
+  const std::vector<Axis> axes = {{"x", 4}};
+  CourseRequest course = RequestOf({.axes = axes,
+                                    .shape = Shape::Create({{4096, 4096}}).value(),
+                                    .item_bytes = 4,
+                                    .source = EndOf(*ParseLayout("[x, -]"), axes).value(),
+                                    .destination = EndOf(*ParseLayout("[-, x]"), axes).value()},
+                                   {.devices_of_host = 2});
+  course.request.redistribution.release_source = true;
+  course.request.binding = BindingMode::kInPlace;
+  return course;
+}
+
+TEST(PlanRedistribution, ASourceThatIsReleasedNeedNotBeThereBesideTheDestination) {
+  constexpr int64_t kTiles = 16 << 20;
+  CourseRequest course = Transposed();
+  EXPECT_LT(PeakOf(course), 2 * kTiles);
+  // One move of the whole would do, but releases nothing before its end.
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanOf(course));
+  ASSERT_TRUE(plan.has_courses());
+  EXPECT_EQ(plan.courses()[0].steps.size(), 1);
+  EXPECT_TRUE(plan.courses()[0].releases_source);
+  EXPECT_GT(plan.courses()[0].instances, 1);
+  // More instances, fewer of them at a time.
+  EXPECT_OK(PlanWithin(course, kTiles + (1 << 20)));
+  const absl::Status refused = PlanWithin(course, kTiles);
+  ASSERT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted));
+  const int64_t least = NumberAfter("expected at least ", refused.message());
+  EXPECT_OK(PlanWithin(course, least));
+  EXPECT_THAT(PlanWithin(course, least - 1), StatusIs(absl::StatusCode::kResourceExhausted));
+  course.request.redistribution.release_source = false;
+  EXPECT_EQ(PeakOf(course), 2 * kTiles);
+}
+
+TEST(PlanRedistribution, ASourceThatIsToStayIsNotReleased) {
+  CourseRequest course = Transposed();
+  course.request.binding = BindingMode::kShadow;
+  EXPECT_THAT(PlanOf(course), StatusIs(absl::StatusCode::kInvalidArgument,
+                                       HasSubstr("release_source: expected binding in_place")));
+  course = Transposed();
+  course.request.shared_storage = true;
+  EXPECT_THAT(PlanOf(course),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("of one storage")));
+}
+
+// Plans that say so nevertheless are refused by the controller and by each worker.
+TEST(PlanRedistribution, ACourseThatReleasesASourceUnderShadowIsRefusedOnBothSides) {
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanOf(Transposed()));
+  Plan::Spec spec = plan.spec();
+  spec.binding = BindingMode::kShadow;
+  ASSERT_OK_AND_ASSIGN(const Plan shadow, Plan::Create(std::move(spec)));
+  EXPECT_THAT(Prove(shadow),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("found binding shadow")));
+  ASSERT_OK_AND_ASSIGN(const std::vector<WorkerPart> parts,
+                       CutParts(shadow, {shadow.tensors().devices()}));
+  ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(parts[0].tensors()));
+  EXPECT_THAT(ProvePart(parts[0], slicing),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("found binding shadow")));
 }
 
 TEST(PlanRedistribution, WithoutMemoryBetweenStepsItIsOneMove) {

@@ -138,10 +138,14 @@ CourseRequest RandomCourseRequest(uint64_t seed, bool partial, const RandomCours
         .tensors = static_cast<int32_t>(1 + random() % 4),
         .type = limits.type.value_or(kTypes[random() % (partial ? 2 : std::size(kTypes))])};
   };
-  CourseRequest made = RequestOf(draw(seed), drawn_tensors());
+  const RedistributionRequest drawn = draw(seed);
+  CourseRequest made = RequestOf(drawn, drawn_tensors());
   if (!partial && !limits.gpus && one_in(2)) {
     TensorTable::Spec spec;
-    for (uint64_t i = 0; i < 2; ++i) AddTensors(draw(2 * seed + i), drawn_tensors(), spec);
+    for (uint64_t i = 0; i < 2; ++i) {
+      const RedistributionRequest of_mesh = draw(2 * seed + i);
+      AddTensors(of_mesh, drawn_tensors(), spec);
+    }
     made = RedistributionOf(std::move(spec));
   }
   if (limits.gpus) PutOnGpus(made.request);

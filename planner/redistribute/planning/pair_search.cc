@@ -1,0 +1,114 @@
+#include "planner/redistribute/planning/pair_search.h"
+
+#include "common/base/status_macros.h"
+#include "common/mesh/mesh.h"
+#include "common/mesh/reduction.h"
+#include "common/plan/tensor_table.h"
+#include "planner/redistribute/derivation_proof.h"
+#include "planner/redistribute/mesh_cost.h"
+#include "planner/redistribute/planning/common_axes.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+absl::StatusOr<std::optional<RedistributionBaseline>> ParseMethod(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  for (const RedistributionBaseline method : kRedistributionBaselines) {
+    if (name == RedistributionBaselineName(method)) return method;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("method: expected that of a baseline, found \"", name, "\""));
+}
+
+// Parts of the common axes in the place of a mesh's axes.
+absl::StatusOr<RedistributionEnd> EndOn(const Placement& placement,
+                                        const std::vector<std::vector<SubAxis>>& parts_of_axis,
+                                        const std::vector<std::string>& partial,
+                                        PartialReduction reduction) {
+  ASSIGN_OR_RETURN(const RedistributionEnd of_mesh,
+                   EndOf(placement.layout, placement.mesh.axes(), partial, reduction));
+  RedistributionEnd end;
+  for (const std::vector<SubAxis>& axes : of_mesh.dimensions) {
+    std::vector<SubAxis>& dimension = end.dimensions.emplace_back();
+    for (const SubAxis& axis : axes) {
+      const std::vector<SubAxis>& parts = parts_of_axis[axis.axis];
+      dimension.insert(dimension.end(), parts.begin(), parts.end());
+    }
+  }
+  for (const PartialAxis& axis : of_mesh.partial) {
+    for (const SubAxis& part : parts_of_axis[axis.part.axis]) {
+      end.partial.push_back({part, reduction});
+    }
+  }
+  return end;
+}
+
+}  // namespace
+
+absl::StatusOr<Derivation> PairSearch::Find() const {
+  if (method.has_value()) {
+    ASSIGN_OR_RETURN(Derivation derivation, PlanBaseline(*method, request, options.cost));
+    RETURN_IF_ERROR(ProveDerivation(derivation));
+    return derivation;
+  }
+  ASSIGN_OR_RETURN(RedistributionResult result, SearchRedistribution(request, options));
+  RETURN_IF_ERROR(ProveDerivation(
+      result.derivation, {.live_bytes_max = options.live_bytes_max, .staging = options.staging}));
+  return std::move(result.derivation);
+}
+
+absl::StatusOr<PairSearches> PairSearches::Create(const ReshardRequest& request) {
+  PairSearches searches(request);
+  const RedistributionInputs& inputs = request.redistribution;
+  if (!inputs.reduction.empty()) {
+    ASSIGN_OR_RETURN(searches.reduction_, ParsePartialReduction(inputs.reduction));
+  }
+  ASSIGN_OR_RETURN(searches.method_, ParseMethod(inputs.method));
+  if (inputs.objective.empty() || inputs.objective == "time") return searches;
+  if (inputs.objective != "bytes") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("objective: expected time or bytes, found \"", inputs.objective, "\""));
+  }
+  searches.objective_ = RedistributionObjective::kBytes;
+  return searches;
+}
+
+absl::StatusOr<PairSearch> PairSearches::Of(int32_t group) const {
+  const TensorTable& tensors = *request_.tensors;
+  const TensorGroup& of = tensors.groups()[group];
+  if (of.sent_as.has_value()) {
+    return absl::InvalidArgumentError("expected a tensor that is not converted");
+  }
+  const Placement& source = tensors.PlacementOf(Side::kSource, group);
+  const Placement& destination = tensors.PlacementOf(Side::kDestination, group);
+  const std::optional<CommonAxes> common = FindCommonAxes(source.mesh, destination.mesh);
+  if (!common.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "expected meshes with the same devices in the same order, and axes that divide each "
+        "other, found ",
+        ToString(source.mesh), " and ", ToString(destination.mesh)));
+  }
+  const RedistributionInputs& inputs = request_.redistribution;
+  PairSearch search{
+      .request = {.axes = common->axes, .shape = of.shape, .item_bytes = ItemBytes(of.type)},
+      .method = method_};
+  ASSIGN_OR_RETURN(search.request.source,
+                   EndOn(source, common->of_source, inputs.source_partial, reduction_));
+  ASSIGN_OR_RETURN(search.request.destination, EndOn(destination, common->of_destination,
+                                                     inputs.destination_partial, reduction_));
+  ASSIGN_OR_RETURN(search.request.rule, RuleOf(*source.layout.axes(), *destination.layout.axes()));
+  if (!inputs.source_partial.empty()) RETURN_IF_ERROR(CheckReduction(of.type, {}));
+  ASSIGN_OR_RETURN(const Mesh mesh, Mesh::Create(common->axes, source.mesh.devices()));
+  search.options = {.objective = objective_,
+                    .cost = CostOfMesh(mesh, request_.topology),
+                    .relay = !inputs.no_relays};
+  return search;
+}
+
+}  // namespace crossmesh
