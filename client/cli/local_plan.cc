@@ -1,11 +1,13 @@
 #include "client/cli/local_plan.h"
 
+#include "client/client.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/plan/tensor_table.h"
 #include "common/reshard/reshard_inputs.h"
 #include "common/wire/plan_codec.h"
 #include "common/wire/reshard_codec.h"
+#include "common/wire/tensor_codec.h"
 #include "planner/redistribute/planning/plan_request.h"
 #include "planner/reshard/reshard_request.h"
 
@@ -46,18 +48,42 @@ absl::StatusOr<ReshardInputs> ReadInputs(const v1::ReshardSpec& spec) {
   return FromProto(spec, NamedObjects());
 }
 
-absl::StatusOr<LocalPlan> MakeLocalPlan(const v1::ReshardSpec& spec) {
+absl::StatusOr<v1::ReshardSpec> WithNamedObjects(Client& client, v1::ReshardSpec spec) {
+  if (spec.has_manifest()) {
+    ASSIGN_OR_RETURN(const Manifest manifest, client.GetManifest(spec.manifest()));
+    *spec.mutable_inline_manifest() = ToProto(manifest);
+  }
+  for (v1::ReshardSide* side : {spec.mutable_source(), spec.mutable_destination()}) {
+    if (!side->has_mesh()) continue;
+    ASSIGN_OR_RETURN(v1::GetMeshResponse named, client.GetMesh(side->mesh()));
+    named.mutable_mesh()->clear_name();
+    *side->mutable_inline_mesh() = std::move(*named.mutable_mesh());
+  }
+  if (!spec.has_topology()) {
+    ASSIGN_OR_RETURN(v1::Network network, client.GetNetwork());
+    *spec.mutable_topology() = std::move(*network.mutable_topology());
+  }
+  return spec;
+}
+
+absl::StatusOr<LocalRequest> MakeLocalRequest(const v1::ReshardSpec& spec) {
   ASSIGN_OR_RETURN(const ReshardInputs inputs, ReadInputs(spec));
-  ASSIGN_OR_RETURN(ReshardRequest request, RequestWithoutTensors(inputs, Topology()));
+  LocalRequest request{.limits = inputs.limits};
+  ASSIGN_OR_RETURN(request.reshard, RequestWithoutTensors(inputs, Topology()));
   ASSIGN_OR_RETURN(TensorTable tensors, BuildReshardTensors(inputs));
-  request.tensors = std::make_shared<const TensorTable>(std::move(tensors));
+  request.reshard.tensors = std::make_shared<const TensorTable>(std::move(tensors));
+  return request;
+}
+
+absl::StatusOr<LocalPlan> MakeLocalPlan(const v1::ReshardSpec& spec) {
+  ASSIGN_OR_RETURN(LocalRequest request, MakeLocalRequest(spec));
   const RealClock clock;
   const absl::Duration begin = clock.Monotonic();
-  ASSIGN_OR_RETURN(Plan plan, PlanRequest(request));
-  ASSIGN_OR_RETURN(Proof proof, Prove(plan, inputs.limits));
+  ASSIGN_OR_RETURN(Plan plan, PlanRequest(request.reshard));
+  ASSIGN_OR_RETURN(Proof proof, Prove(plan, request.limits));
   return LocalPlan{.plan = std::move(plan),
                    .proof = std::move(proof),
-                   .topology = std::move(request.topology),
+                   .topology = std::move(request.reshard.topology),
                    .duration = clock.Monotonic() - begin};
 }
 

@@ -8,6 +8,7 @@
 #include "common/base/format.h"
 #include "common/base/status_macros.h"
 #include "common/base/table.h"
+#include "common/wire/reshard_codec.h"
 
 #include <absl/container/btree_set.h>
 #include <absl/strings/str_cat.h>
@@ -15,8 +16,8 @@
 namespace crossmesh {
 namespace {
 
-std::string StrategyOf(const v1::Operation& operation) {
-  const std::string& strategy = operation.reshard().strategy();
+std::string StrategyText(const v1::Operation& operation) {
+  const std::string strategy = StrategyOf(operation.reshard());
   return strategy.empty() ? "relay" : strategy;
 }
 
@@ -51,6 +52,19 @@ absl::btree_set<absl::string_view> GpuLibraries(const v1::OperationReport& repor
     libraries.insert(task.gpu_libraries().begin(), task.gpu_libraries().end());
   }
   return libraries;
+}
+
+// Sources that were given up, and have been consumed in part.
+std::string DirtySourceLines(const v1::Operation& operation) {
+  std::string lines;
+  for (const v1::TaskReport& task : operation.report().workers()) {
+    for (const std::string& device : task.released_sources()) {
+      absl::StrAppend(&lines,
+                      ReportLine("DIRTY", "storage \"", operation.reshard().source().storage(),
+                                 "\" of device ", device, ", a source that was being released"));
+    }
+  }
+  return lines;
 }
 
 // Time and rate are of what was committed: without any there is nothing to hold to the bound.
@@ -96,6 +110,9 @@ std::string ReportText(const v1::Operation& operation) {
                           ", the operation was predicted to take ",
                           FormatSeconds(report.predicted_seconds())));
   }
+  if (operation.state() != v1::OPERATION_STATE_COMMITTED) {
+    absl::StrAppend(&text, DirtySourceLines(operation));
+  }
   for (const absl::string_view library : GpuLibraries(report)) {
     absl::StrAppend(&text, ReportLine("between GPUs", library));
   }
@@ -109,7 +126,7 @@ std::string ReportText(const v1::Operation& operation) {
 std::string OperationText(const v1::Operation& operation) {
   std::string text = absl::StrCat(
       ReportLine("operation", operation.id()), ReportLine("state", StateName(operation.state())),
-      ReportLine("strategy", StrategyOf(operation), ", attempt ", operation.attempt()),
+      ReportLine("strategy", StrategyText(operation), ", attempt ", operation.attempt()),
       operation.plan_id().empty() ? "" : ReportLine("plan", operation.plan_id()),
       operation.error().empty() ? "" : ReportLine("error", operation.error()));
   if (operation.has_report()) {
@@ -128,7 +145,7 @@ std::string OperationText(const v1::Operation& operation) {
 std::string OperationTable(std::span<const v1::Operation> operations) {
   TextTable table({"OPERATION", "STATE", "STRATEGY", "MOVED>", "TOTAL>", "CREATED (UTC)", "ERROR"});
   for (const v1::Operation& operation : operations) {
-    table.AddRow({operation.id(), StateName(operation.state()), StrategyOf(operation),
+    table.AddRow({operation.id(), StateName(operation.state()), StrategyText(operation),
                   Bytes(operation.moved_bytes()), Bytes(operation.total_bytes()),
                   UtcText(operation.create_time()), operation.error()});
   }

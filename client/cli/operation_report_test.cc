@@ -35,5 +35,19 @@ TEST(OperationReportTest, WhatIsCommittedIsHeldToTheBound) {
               AllOf(HasSubstr("243.6 MB in 15.84 s"), HasSubstr("it took 2.00x")));
 }
 
+TEST(OperationReportTest, ASourceThatWasBeingReleasedIsNamedUnlessItIsGone) {
+  const auto text_of = [](v1::OperationState state) {
+    v1::Operation operation = Ended(state, 0);
+    operation.mutable_reshard()->mutable_source()->set_storage("weights");
+    operation.mutable_reshard()->mutable_redistribution()->set_release_source(true);
+    operation.mutable_report()->add_workers()->add_released_sources("a.1");
+    return OperationText(operation);
+  };
+  EXPECT_THAT(text_of(v1::OPERATION_STATE_FAILED),
+              AllOf(HasSubstr("DIRTY"), HasSubstr("storage \"weights\" of device a.1")));
+  EXPECT_THAT(text_of(v1::OPERATION_STATE_COMMITTED),
+              AllOf(Not(HasSubstr("DIRTY")), HasSubstr("redistribute, attempt")));
+}
+
 }  // namespace
 }  // namespace crossmesh

@@ -7,7 +7,6 @@
 #include "client/client.h"
 #include "common/base/error_place.h"
 #include "common/base/status_macros.h"
-#include "common/wire/tensor_codec.h"
 #include "planner/network/simulator.h"
 #include "planner/reshard/strategy.h"
 
@@ -77,25 +76,6 @@ absl::Status WriteFiles(const SimulationFiles& files, const LocalPlan& made) {
   ASSIGN_OR_RETURN(const SimulatedTimeline run,
                    Simulate(made.plan, made.topology, {.keep_transfers = true}));
   return files.Write(made.plan, made.topology, run);
-}
-
-// With what the controller knows by these names, and of the network, in their place.
-absl::StatusOr<v1::ReshardSpec> WithNamedObjects(Client& client, v1::ReshardSpec spec) {
-  if (spec.has_manifest()) {
-    ASSIGN_OR_RETURN(const Manifest manifest, client.GetManifest(spec.manifest()));
-    *spec.mutable_inline_manifest() = ToProto(manifest);
-  }
-  for (v1::ReshardSide* side : {spec.mutable_source(), spec.mutable_destination()}) {
-    if (!side->has_mesh()) continue;
-    ASSIGN_OR_RETURN(v1::GetMeshResponse named, client.GetMesh(side->mesh()));
-    named.mutable_mesh()->clear_name();
-    *side->mutable_inline_mesh() = std::move(*named.mutable_mesh());
-  }
-  if (!spec.has_topology()) {
-    ASSIGN_OR_RETURN(v1::Network network, client.GetNetwork());
-    *spec.mutable_topology() = std::move(*network.mutable_topology());
-  }
-  return spec;
 }
 
 // A controller answers with figures, not with the plan: it is made here once more, of the same

@@ -3,6 +3,7 @@
 #include "client/cli/testing/program_run.h"
 #include "common/testing/temporary_folder.h"
 
+#include <cstdint>
 #include <fstream>
 #include <string>
 
@@ -104,8 +105,10 @@ TEST(RedistributeCommandTest, ItIsDrawn) {
   const TemporaryFolder folder;
   const std::string path = folder.PathOf("redistribution.svg");
   EXPECT_EQ(Crossmesh(absl::StrCat(kTwoHosts, "--svg ", path)).exit_status, 0);
-  EXPECT_THAT(ReadAll(path), AllOf(StartsWith("<?xml "), HasSubstr(">dtensor_greedy</text>"),
-                                   HasSubstr("[node*gpu, -] to [-, -]"), EndsWith("</svg>\n")));
+  EXPECT_THAT(ReadAll(path),
+              AllOf(StartsWith("<?xml "), HasSubstr(">dtensor_greedy</text>"),
+                    HasSubstr("[node*gpu, -] to [-, -]"), HasSubstr(">Live over time</text>"),
+                    HasSubstr(">8 devices</text>"), EndsWith("</svg>\n")));
 }
 
 TEST(RedistributeCommandTest, AProgramIsPrintedAlone) {
@@ -118,22 +121,97 @@ TEST(RedistributeCommandTest, AProgramIsPrintedAlone) {
   }
 }
 
+// All tensors of a model, on four devices.
+constexpr char kModel[] =
+    "redistribute --manifest examples/gpt2.json --mesh 'fsdp=4 on a.0-1,b.0-1' "
+    "--source '[fsdp, ...] chunk' --destination-mesh 'replica=2,model=2 on a.0-1,b.0-1' "
+    "--destination-rules examples/gpt2.tp.rules ";
+
+TEST(RedistributeCommandTest, AModelIsPlannedAsOneAndExplainedPairByPair) {
+  const ProgramResult planned = Crossmesh(kModel);
+  EXPECT_EQ(planned.exit_status, 0) << planned.error;
+  EXPECT_THAT(planned.out, AllOf(HasSubstr("redistribute"), HasSubstr("device peak"),
+                                 Not(HasSubstr("one_axis"))));
+  const nlohmann::json document = DocumentOf(absl::StrCat(kModel, "--explain"));
+  EXPECT_EQ(document["summary"]["strategy"], "redistribute");
+  int64_t tensors = 0;
+  for (const nlohmann::json& pair : document["pairs"]) {
+    tensors += pair["tensors"].get<int64_t>();
+    EXPECT_TRUE(pair["baselines"].contains("dtensor_greedy")) << pair["of"];
+  }
+  EXPECT_EQ(document["summary"]["tensors"], std::to_string(tensors));
+  EXPECT_GT(document["pairs"].size(), 3);
+  const ProgramResult explained = Crossmesh(absl::StrCat(kModel, "--explain"));
+  // By the axes that the meshes are called by, and by those that they have in common.
+  EXPECT_THAT(explained.out, AllOf(HasSubstr("all_gather"), HasSubstr("replica*model"),
+                                   HasSubstr("more of shape"), HasSubstr("BESIDE")));
+  EXPECT_THAT(ErrorOf(absl::StrCat(kModel, "--emit torch")),
+              HasSubstr("expected one pair of layouts, found "));
+}
+
+TEST(RedistributeCommandTest, TheCapOfAModelIsForAllTensorsTogether) {
+  const nlohmann::json free = DocumentOf(kModel);
+  const int64_t peak = std::stoll(free["peak_device_bytes"].get<std::string>());
+  const std::string error = ErrorOf(absl::StrCat(kModel, "--cap 1000000"));
+  EXPECT_THAT(error, AllOf(HasSubstr("expected at most 1000000"), HasSubstr("found ")));
+  // The least has nothing between steps: source, destination and its shadow.
+  const int64_t least = std::stoll(error.substr(error.rfind("found ") + 6));
+  EXPECT_LE(least, peak);
+  EXPECT_EQ(Crossmesh(absl::StrCat(kModel, "--cap ", least)).exit_status, 0);
+  EXPECT_NE(Crossmesh(absl::StrCat(kModel, "--cap ", least - 1)).exit_status, 0);
+}
+
+TEST(RedistributeCommandTest, ASourceThatIsReleasedIsCountedOnce) {
+  const auto peak_of = [](const std::string& flags) {
+    const nlohmann::json summary = DocumentOf(absl::StrCat(kModel, flags));
+    return std::stoll(summary["peak_device_bytes"].get<std::string>());
+  };
+  EXPECT_LT(peak_of("--release-source"), peak_of("--in-place"));
+  EXPECT_THAT(ErrorOf(absl::StrCat(kModel, "--release-source --shadow")),
+              HasSubstr("release_source: expected binding in_place"));
+}
+
+TEST(RedistributeCommandTest, AMethodOfTheLiteratureTakesTheSteps) {
+  const nlohmann::json document = DocumentOf(absl::StrCat(kTwoHosts, "--baseline dtensor_greedy"));
+  EXPECT_EQ(document["steps"].size(), document["baselines"]["dtensor_greedy"]["steps"].size());
+  EXPECT_EQ(document["origin"], "baseline");
+}
+
+TEST(RedistributeCommandTest, WhereStoragesAreNamedItRunsAndExplainingDoesNot) {
+  const std::string storages = absl::StrCat(
+      kModel, "--source-storage a --destination-storage b --controller 127.0.0.1:1 --timeout 1s ");
+  EXPECT_THAT(ErrorOf(storages), HasSubstr("controller 127.0.0.1:1"));
+  EXPECT_THAT(ErrorOf(absl::StrCat(kModel, "--source-storage a --destination-storage b")),
+              HasSubstr("--controller"));
+  EXPECT_EQ(Crossmesh(absl::StrCat(kModel, "--source-storage a --destination-storage b --explain"))
+                .exit_status,
+            0);
+}
+
 TEST(RedistributeCommandTest, WhatMeansNothingIsNamed) {
   const std::string mesh = "redistribute --mesh 'x=2,y=2 on a.0-3' --shape '[8, 8]' ";
   const struct {
     const char* flags;
     const char* error;
   } mistakes[] = {
-      {"--source '[z, -]' --destination '[-, -]'", "--source: sub-axis 'z'"},
-      {"--source '[x, -]' --destination '[-]'", "destination: expected 2 dimensions"},
-      {"--source '[x, x]' --destination '[-, -]'", "source: expected each axis in one place"},
-      {"--source '[x, -] chunk' --destination '[-, x]'", "expected one rule"},
+      {"--source '[z, -]' --destination '[-, -]'", "names axis z"},
+      {"--source '[x, -]' --destination '[-]'", "destination layout of tensor \"tensor\""},
+      {"--source '[x, x]' --destination '[-, -]'", "axis x is used twice"},
+      {"--source '[x, -] chunk' --destination '[-, x] balanced'", "expected one rule"},
       {"--source '[x, -]' --destination '[-, -]' --source-partial x",
        "x in dimension 0 and x in partial"},
       {"--source '[x, -]' --destination '[-, -]' --destination-partial y",
        "among the source's, {}, found y"},
       {"--source '[x, -]' --destination '[-, -]' --cap 0", "expected at least 1 byte, found 0"},
       {"--source '[x, -]' --destination '[-, -]' --dtype F99", "--dtype: data type \"F99\""},
+      {"--source '[x, -] ? ' --destination '[-, -]'", "--source: "},
+      {"--source '[x, -]' --destination '[-, -]' --destination-mesh 'z=4 on a.1-4'",
+       "expected meshes with the same devices"},
+      {"--source '[x, -]' --destination '[-, -]' --manifest small.json", "neither --manifest"},
+      {"--source '[x, -]' --destination '[-, -]' --source-rules a.rules",
+       "--source-rules and --source: expected one of them"},
+      {"--source '[x, -]' --destination '[-, -]' --detach", "--detach: expected --source-storage"},
+      {"--source '[x, -]' --destination '[-, -]' --baseline fastest", "--baseline"},
       {"--source '[x, y]' --destination '[y, x]' --emit jax", "for which JAX has none"},
   };
   for (const auto& [flags, error] : mistakes) {

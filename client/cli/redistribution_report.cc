@@ -4,7 +4,12 @@
 #include "common/base/format.h"
 #include "common/base/table.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
@@ -123,10 +128,55 @@ nlohmann::json RedistributionDocument(const Derivation& derivation, std::optiona
   return document;
 }
 
+namespace {
+
+// Elements of a device's local array.
+int64_t ElementsOf(const TypeSpace& space, const LocalType& type, int64_t device) {
+  int64_t elements = 1;
+  for (int dimension = 0; dimension < space.shape().rank(); ++dimension) {
+    int64_t length = 0;
+    const int64_t part = space.PartOf(type.dimensions[dimension], device);
+    for (const Interval& indices : space.IndicesOf(type, dimension, part)) {
+      length += indices.length();
+    }
+    elements *= length;
+  }
+  return elements;
+}
+
+// What is live on each device in each step: devices alike together, the fullest first.
+nlohmann::json MemoryDocument(const Derivation& derivation) {
+  const TypeSpace& space = derivation.space();
+  std::map<std::vector<int64_t>, int64_t> devices_of;  // [step]: bytes
+  std::vector<int64_t> staging;
+  for (const RedistributionStep& step : derivation.steps()) {
+    staging.push_back(step.live_bytes - space.LocalBytes(step.before) -
+                      space.LocalBytes(step.after));
+  }
+  for (int64_t device = 0; device < space.devices(); ++device) {
+    std::vector<int64_t> live;
+    for (size_t k = 0; k < derivation.steps().size(); ++k) {
+      const RedistributionStep& step = derivation.steps()[k];
+      const int64_t elements =
+          ElementsOf(space, step.before, device) + ElementsOf(space, step.after, device);
+      live.push_back(elements * space.item_bytes() + std::max<int64_t>(0, staging[k]));
+    }
+    ++devices_of[live];
+  }
+  nlohmann::json document = nlohmann::json::array();
+  for (auto of = devices_of.rbegin(); of != devices_of.rend(); ++of) {
+    document.push_back({{"devices", of->second}, {"live_bytes", of->first}});
+  }
+  return document;
+}
+
+}  // namespace
+
 std::string RedistributionPicture(const Derivation& derivation, std::optional<int64_t> cap,
                                   std::span<const NamedDerivation> baselines) {
   nlohmann::json picture = RedistributionDocument(derivation, cap, baselines);
   picture["picture"] = "redistribution";
+  picture["memory"] = MemoryDocument(derivation);
   return picture.dump();
 }
 

@@ -27,7 +27,7 @@ std::string RedistributionText(const Derivation& derivation, std::optional<int64
 nlohmann::json RedistributionDocument(const Derivation& derivation, std::optional<int64_t> cap,
                                       std::span<const NamedDerivation> baselines);
 
-// The same as DrawPicture takes it.
+// The same as DrawPicture takes it, with what is live on all devices, step by step.
 std::string RedistributionPicture(const Derivation& derivation, std::optional<int64_t> cap,
                                   std::span<const NamedDerivation> baselines);
 

@@ -6,10 +6,14 @@
 #include "client/cli/tensor_flags.h"
 #include "common/base/error_place.h"
 #include "common/base/status_macros.h"
+#include "common/mesh/data_type.h"
 #include "common/mesh/gpu_host.h"
 #include "common/mesh/json_reader.h"
+#include "common/mesh/manifest.h"
 #include "common/mesh/mesh.h"
+#include "common/mesh/shape.h"
 #include "common/mesh/topology_file.h"
+#include "common/wire/reshard_codec.h"
 #include "common/wire/tensor_codec.h"
 #include "crossmesh/v1/reshard_service.pb.h"
 #include "planner/reshard/strategy.h"
@@ -63,24 +67,61 @@ void SpecFlags::AddSideTo(CLI::App& command, const std::string& name, Side& side
 }
 
 void SpecFlags::AddTo(CLI::App& command) {
+  AddTensorsTo(command);
+  AddSideTo(command, "source", source_);
+  AddSideTo(command, "destination", destination_);
+  AddOption(command, "--strategy", strategy_,
+            "relay, m2n (NVIDIA's, between GPUs), by default the faster of both; redistribute, by "
+            "steps inside one mesh, by default where flags say something of it; or one to compare "
+            "with");
+  AddOption(command, "--seed", seed_, "Of strategies that draw");
+  AddFlag(command, "--no-broadcasts", no_broadcasts_,
+          "Relays only, even where GPUs are predicted to broadcast faster");
+  AddOption(command, "--device-bytes-max", device_bytes_max_,
+            "Most bytes of the operation on a device at any time: its source, its destination, "
+            "and the destination's shadow; other storages are not counted");
+  AddMovingTo(command);
+  AddRedistributionTo(command, "--method");
+}
+
+void SpecFlags::AddInsideMeshTo(CLI::App& command) {
+  inside_mesh_ = true;
+  strategy_ = std::string(StrategyName(Strategy::kRedistribute));
+  AddTensorsTo(command);
+  AddOption(command, "--shape", shape_, "Of one tensor instead of a manifest, e.g. '[1024, 1024]'");
+  AddOption(command, "--dtype", type_, "Of its elements").ShowDefault();
+  AddOption(command, "--mesh", source_.mesh,
+            "Mesh, as text ('data=2 on a.0-1') or a registered name");
+  AddOption(command, "--destination-mesh", destination_.mesh,
+            "Its devices in the same order, by other axes, if layouts afterwards have these");
+  AddOption(command, "--source", source_.layout, "Layout before");
+  AddOption(command, "--source-rules", source_.rules, "File of layout rules instead");
+  AddOption(command, "--destination", destination_.layout, "Layout afterwards");
+  AddOption(command, "--destination-rules", destination_.rules, "File of layout rules instead");
+  AddOption(
+      command, "--cap", cap_,
+      "Most bytes on a device at any time, of all tensors together: of storages and what lies "
+      "between steps; of --shape without storages, what goes into a step, what comes out, "
+      "and staging");
+  AddMovingTo(command);
+  AddRedistributionTo(command, "--baseline");
+}
+
+void SpecFlags::AddTensorsTo(CLI::App& command) {
   AddOption(command, "--request", request_, "JSON file of the API request; other flags go over it");
   AddOption(command, "--manifest", manifest_,
             "Manifest file, safetensors file or folder, or a registered name");
-  AddSideTo(command, "source", source_);
-  AddSideTo(command, "destination", destination_);
+}
+
+// Of how bytes move.
+void SpecFlags::AddMovingTo(CLI::App& command) {
   AddOption(command, "--replica-axes", replica_axes_, "Destination axes that count replicas, a,b")
       .SplitAt(',');
-  AddOption(command, "--strategy", strategy_,
-            "relay, m2n (NVIDIA's, between GPUs), by default the faster of both; redistribute, by "
-            "steps inside one mesh; or one to compare with");
-  AddOption(command, "--seed", seed_, "Of strategies that draw");
   AddOption(command, "--chunk-bytes", chunk_bytes_,
             "Most of a chunk, a multiple of 65536 up to 16777216 (default: by the bytes of the "
             "request)");
   AddOption(command, "--nic-share", nic_share_,
             "Share of every NIC that may be used, above 0 to 1 (default 1)");
-  AddFlag(command, "--no-broadcasts", no_broadcasts_,
-          "Relays only, even where GPUs are predicted to broadcast faster");
   AddFlag(command, "--in-place", in_place_,
           "Receive into the destination's only memory (default on GPUs of a described network)");
   AddFlag(command, "--shadow", shadow_,
@@ -89,10 +130,6 @@ void SpecFlags::AddTo(CLI::App& command) {
   AddOption(command, "--topology", topology_, "Network file; without one, rates are assumed");
   AddOption(command, "--gpu-host", gpu_host_,
             "Instead of a network file: what all hosts of the meshes are, h100x8 for example");
-  AddOption(command, "--device-bytes-max", device_bytes_max_,
-            "Most bytes of the operation on a device at any time: its source, its destination, "
-            "and the destination's shadow; other storages are not counted");
-  AddRedistributionTo(command);
 }
 
 void SpecFlags::AddExecutionTo(CLI::App& command) {
@@ -104,7 +141,7 @@ void SpecFlags::AddExecutionTo(CLI::App& command) {
   AddOption(command, "--stall-limit", stall_limit_, "E.g. 5s");
 }
 
-void SpecFlags::AddRedistributionTo(CLI::App& command) {
+void SpecFlags::AddRedistributionTo(CLI::App& command, const std::string& method_flag) {
   AddOption(command, "--source-partial", source_partial_,
             "Axes over which devices hold summands of one value, a,b")
       .SplitAt(',');
@@ -115,9 +152,12 @@ void SpecFlags::AddRedistributionTo(CLI::App& command) {
       .OneOf({"sum", "mean", "min", "max"});
   AddOption(command, "--objective", objective_, "What is to be least (default time)")
       .OneOf({"time", "bytes"});
-  AddOption(command, "--method", method_, "A method of the literature, to compare with")
+  AddOption(command, method_flag, method_, "A method of the literature, to compare with")
       .OneOf({"replicate_then_slice", "dtensor_greedy", "one_axis", "normal_form"});
   AddFlag(command, "--no-relay", no_relays_, "Collectives only: no step is point to point");
+  AddFlag(command, "--release-source", release_source_,
+          "Give the source up: its memory is given back while it is consumed, and it is gone "
+          "afterwards; if the operation fails in between, it is DIRTY");
 }
 
 void SpecFlags::MirrorMissingSide() {
@@ -135,10 +175,12 @@ absl::StatusOr<v1::ReshardSpec> SpecFlags::Read() const {
     ASSIGN_OR_RETURN(spec, ReadRequestFile(request_));
   }
   RETURN_IF_ERROR(ReadManifestTo(spec));
+  if (!strategy_.empty()) spec.set_strategy(strategy_);
+  ReadRedistributionTo(spec);
   Side source = source_;
   Side destination = destination_;
   // Inside one mesh, which need not be given twice.
-  if (strategy_ == StrategyName(Strategy::kRedistribute) && request_.empty()) {
+  if (StrategyOf(spec) == StrategyName(Strategy::kRedistribute) && request_.empty()) {
     if (source.mesh.empty()) source.mesh = destination.mesh;
     if (destination.mesh.empty()) destination.mesh = source.mesh;
   }
@@ -146,11 +188,35 @@ absl::StatusOr<v1::ReshardSpec> SpecFlags::Read() const {
   RETURN_IF_ERROR(ReadSide("destination", destination, *spec.mutable_destination()));
   RETURN_IF_ERROR(ReadPlanningTo(spec));
   RETURN_IF_ERROR(ReadExecutionTo(spec));
-  ReadRedistributionTo(spec);
   return spec;
 }
 
+absl::StatusOr<v1::Manifest> SpecFlags::ReadOneTensor() const {
+  if (!manifest_.empty() || !request_.empty()) {
+    return absl::InvalidArgumentError(
+        "--shape: expected neither --manifest nor --request beside it");
+  }
+  ASSIGN_OR_RETURN(Shape shape, At("--shape", ParseShape(shape_)));
+  ASSIGN_OR_RETURN(const DataType type, At("--dtype", ParseDataType(type_)));
+  ASSIGN_OR_RETURN(const Manifest manifest,
+                   Manifest::Create({{.name = "tensor", .type = type, .shape = std::move(shape)}}));
+  return ToProto(manifest);
+}
+
+std::string SpecFlags::MeshFlag(const std::string& side) const {
+  if (!inside_mesh_) return absl::StrCat("--", side);
+  return side == "source" || destination_.mesh.empty() ? "--mesh" : "--destination-mesh";
+}
+
+std::string SpecFlags::LayoutFlag(const std::string& side) const {
+  return absl::StrCat("--", side, inside_mesh_ ? "" : "-layout");
+}
+
 absl::Status SpecFlags::ReadManifestTo(v1::ReshardSpec& spec) const {
+  if (is_one_tensor()) {
+    ASSIGN_OR_RETURN(*spec.mutable_inline_manifest(), ReadOneTensor());
+    return absl::OkStatus();
+  }
   if (manifest_.empty()) {
     if (spec.manifest_source_case() != v1::ReshardSpec::MANIFEST_SOURCE_NOT_SET) {
       return absl::OkStatus();
@@ -170,25 +236,25 @@ absl::Status SpecFlags::ReadManifestTo(v1::ReshardSpec& spec) const {
 }
 
 absl::Status SpecFlags::ReadSide(const std::string& name, const Side& side,
-                                 v1::ReshardSide& proto) {
+                                 v1::ReshardSide& proto) const {
   if (IsRegisteredName(side.mesh)) {
     proto.set_mesh(side.mesh);
   } else if (!side.mesh.empty()) {
-    ASSIGN_OR_RETURN(const Mesh mesh, At("--" + name, ParseMesh(side.mesh)));
+    ASSIGN_OR_RETURN(const Mesh mesh, At(MeshFlag(name), ParseMesh(side.mesh)));
     *proto.mutable_inline_mesh() = ToProto(mesh);
   } else if (proto.mesh_source_case() == v1::ReshardSide::MESH_SOURCE_NOT_SET) {
-    return absl::InvalidArgumentError(absl::StrCat("--", name, ": expected a mesh, found none"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(MeshFlag(name), ": expected a mesh, found none"));
   }
   if (!side.rules.empty() && !side.layout.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--", name, "-rules and --", name, "-layout: expected one of them"));
+        absl::StrCat("--", name, "-rules and ", LayoutFlag(name), ": expected one of them"));
   }
   if (!side.rules.empty()) {
     ASSIGN_OR_RETURN(const std::vector<v1::LayoutRule> rules, ReadRules(side.rules));
     proto.mutable_rules()->Assign(rules.begin(), rules.end());
   } else if (!side.layout.empty()) {
-    ASSIGN_OR_RETURN(v1::LayoutRule rule,
-                     At(absl::StrCat("--", name, "-layout"), RuleForAll(side.layout)));
+    ASSIGN_OR_RETURN(v1::LayoutRule rule, At(LayoutFlag(name), RuleForAll(side.layout)));
     proto.clear_rules();
     *proto.add_rules() = std::move(rule);
   }
@@ -200,10 +266,7 @@ absl::Status SpecFlags::ReadPlanningTo(v1::ReshardSpec& spec) const {
   if (!replica_axes_.empty()) {
     spec.mutable_replica_axes()->Assign(replica_axes_.begin(), replica_axes_.end());
   }
-  if (!strategy_.empty()) {
-    RETURN_IF_ERROR(At("--strategy", ParseStrategy(strategy_)).status());
-    spec.set_strategy(strategy_);
-  }
+  if (!strategy_.empty()) RETURN_IF_ERROR(At("--strategy", ParseStrategy(strategy_)).status());
   if (seed_ != 0) spec.set_seed(seed_);
   if (chunk_bytes_ != 0) spec.set_chunk_bytes(chunk_bytes_);
   if (nic_share_ != 0) spec.set_nic_share(nic_share_);
@@ -214,6 +277,11 @@ absl::Status SpecFlags::ReadPlanningTo(v1::ReshardSpec& spec) const {
   if (in_place_) spec.set_binding(v1::BINDING_MODE_IN_PLACE);
   if (shadow_) spec.set_binding(v1::BINDING_MODE_SHADOW);
   if (device_bytes_max_ != 0) spec.set_device_bytes_max(device_bytes_max_);
+  if (cap_.has_value() && *cap_ < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--cap: expected at least 1 byte, found ", *cap_));
+  }
+  if (cap_.has_value()) spec.set_device_bytes_max(*cap_);
   return ReadNetworkTo(spec);
 }
 
@@ -230,6 +298,7 @@ void SpecFlags::ReadRedistributionTo(v1::ReshardSpec& spec) const {
   if (!objective_.empty()) spec.mutable_redistribution()->set_objective(objective_);
   if (!method_.empty()) spec.mutable_redistribution()->set_method(method_);
   if (no_relays_) spec.mutable_redistribution()->set_no_relays(true);
+  if (release_source_) spec.mutable_redistribution()->set_release_source(true);
 }
 
 absl::Status SpecFlags::ReadNetworkTo(v1::ReshardSpec& spec) const {

@@ -3,6 +3,7 @@
 #include "crossmesh/v1/reshard.pb.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ class SpecFlags {
  public:
   // Of planning.
   void AddTo(CLI::App& command);
+  // Of planning inside one mesh, instead: --mesh, and layouts as --source and --destination; of a
+  // manifest, or of one tensor by its shape.
+  void AddInsideMeshTo(CLI::App& command);
   // Of execution, beside those of planning.
   void AddExecutionTo(CLI::App& command);
 
@@ -30,6 +34,9 @@ class SpecFlags {
   // or file.
   absl::StatusOr<v1::ReshardSpec> Read() const;
 
+  // By its shape, and not of a manifest.
+  bool is_one_tensor() const { return !shape_.empty(); }
+
  private:
   struct Side {
     std::string mesh;
@@ -38,17 +45,25 @@ class SpecFlags {
     std::string storage;
   };
 
-  void AddRedistributionTo(CLI::App& command);
+  void AddTensorsTo(CLI::App& command);
+  void AddMovingTo(CLI::App& command);
+  void AddRedistributionTo(CLI::App& command, const std::string& method_flag);
   static void AddSideTo(CLI::App& command, const std::string& name, Side& side);
-  static absl::Status ReadSide(const std::string& name, const Side& side, v1::ReshardSide& proto);
+  std::string MeshFlag(const std::string& side) const;
+  std::string LayoutFlag(const std::string& side) const;
+  absl::Status ReadSide(const std::string& name, const Side& side, v1::ReshardSide& proto) const;
+  absl::StatusOr<v1::Manifest> ReadOneTensor() const;
   absl::Status ReadManifestTo(v1::ReshardSpec& spec) const;
   absl::Status ReadPlanningTo(v1::ReshardSpec& spec) const;
   absl::Status ReadNetworkTo(v1::ReshardSpec& spec) const;
   absl::Status ReadExecutionTo(v1::ReshardSpec& spec) const;
   void ReadRedistributionTo(v1::ReshardSpec& spec) const;
 
+  bool inside_mesh_ = false;
   std::string request_;
   std::string manifest_;
+  std::string shape_;  // of one tensor, instead of a manifest
+  std::string type_ = "F32";
   Side source_;
   Side destination_;
   std::vector<std::string> replica_axes_;
@@ -62,6 +77,7 @@ class SpecFlags {
   std::string topology_;
   std::string gpu_host_;
   int64_t device_bytes_max_ = 0;
+  std::optional<int64_t> cap_;  // the same, where there is one mesh
   bool no_checksums_ = false;
   bool create_destination_ = false;
   std::string deadline_;
@@ -72,6 +88,7 @@ class SpecFlags {
   std::string objective_;
   std::string method_;
   bool no_relays_ = false;
+  bool release_source_ = false;
 };
 
 }  // namespace crossmesh

@@ -37,6 +37,8 @@ Of a redistribution, what `crossmesh redistribute --output json` prints:
     bound_bytes     that no plan has the neediest device receive less of
     cap_bytes       of live memory; missing where there is none
     baselines       {name: {steps}, name: {refusal}}: the same of other methods; may be missing
+    memory          [{devices, live_bytes}]: so many devices with so much live in each step, the fullest first; may be
+                    missing
 """
 
 import json

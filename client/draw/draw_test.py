@@ -134,6 +134,12 @@ class DrawTest(unittest.TestCase):
                               "3.00 µs", "1.0 kB", "permute", "No answer: greedy.",
                               "least of any plan: 100 B; cap: 2.0 kB"}, texts)
 
+    def test_memory_over_time_has_a_strip_for_devices_that_have_as_much(self):
+        memory = [{"devices": 3, "live_bytes": [900, 700]}, {"devices": 1, "live_bytes": [800, 0]}]
+        shapes, texts = self.pieces(redistribution("all_to_all", "slice", memory=memory))
+        self.assertLessEqual({f"memory-{strip}-{step}" for strip in range(2) for step in range(2)}, set(shapes))
+        self.assertLessEqual({"Live over time", "3 devices", "1 device", "900 B", "800 B"}, texts)
+
     def test_a_redistribution_that_needs_no_step_is_drawn(self):
         _, texts = self.pieces(redistribution())
         self.assertLessEqual({"[x, -] to [-, x]", "search", "0 B"}, texts)

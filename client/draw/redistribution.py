@@ -1,4 +1,5 @@
-"""A derivation beside those of other methods: its types in a row, then what each method takes: time, bytes, memory."""
+"""A derivation beside those of other methods: its types in a row, then what each method takes: time, bytes, memory; then
+its memory over time, of devices that have as much together."""
 
 import itertools
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from sheet import (HEAD, INK, MARGIN, MUTED, ROW, SMALL, TEXT, add_axes, add_leg
                    fitted, legend_height, new_figure, seconds_text, show_scale, width_of, write)
 
 WIDTH, TITLE, LINE, HEADING, BAR, AXIS, VALUES = 1000, 30, 19, 24, 20, 32, 84
+STRIP, STRIPS_MAX = 54, 4
 COLORS = {"slice": "#9aa5b1", "all_gather": "#4575b4", "all_to_all": "#3a8f66", "permute": "#d98c21",
           "reduce_scatter": "#7b5aa6", "all_reduce": "#b05a8c", "relay": "#8c6d46"}
 LIMIT, DASHES = "#c0392b", (0, (4, 2))
@@ -51,6 +53,7 @@ class Picture:
                        Chart("Received by the busiest device", "B", "received_bytes", document["bound_bytes"]),
                        Chart("Live on the fullest device", "B", "live_bytes", cap, is_peak=True)]
         self.label_width = max(width_of(name, SMALL) for name in self.methods) + 14
+        self.memory = document.get("memory", [])[:STRIPS_MAX] if document["steps"] else []
         kinds = {step["kind"] for method in self.methods.values() for step in method["steps"]}
         self.legend = [("box", color, kind) for kind, color in COLORS.items() if kind in kinds]
         limits = f"least of any plan: {bytes_text(document['bound_bytes'])}" + f"; cap: {bytes_text(cap)}" * bool(cap)
@@ -59,13 +62,16 @@ class Picture:
     def draw(self) -> Figure:
         first = MARGIN + TITLE + LINE * (len(self.document["steps"]) + 1) + 6
         pitch = HEADING + BAR * len(self.methods) + AXIS
-        end = first + pitch * len(self.charts)
+        strips = first + pitch * len(self.charts)
+        end = strips + (HEADING + STRIP * len(self.memory) + AXIS) * bool(self.memory)
         notes = [f"No answer: {', '.join(self.refusals)}."] * bool(self.refusals)
         figure = new_figure(WIDTH, end + legend_height(self.legend, WIDTH) + LINE * len(notes) + MARGIN)
         page = add_axes(figure, (MARGIN, MARGIN, WIDTH - 2 * MARGIN, end))
         self._write_types(page)
         for number, chart in enumerate(self.charts):
             self._draw_chart(figure, chart, first + number * pitch)
+        if self.memory:
+            self._draw_memory(figure, strips)
         add_legend(figure, self.legend, end)
         for note in notes:
             write(page, (0, end - MARGIN + legend_height(self.legend, WIDTH) + LINE / 2), note, size=SMALL, color=MUTED)
@@ -98,6 +104,30 @@ class Picture:
             self._draw_bar(axes, chart, (f"{chart.field}-{name}", chart.parts(method)), number)
         if chart.limit:
             draw_lines(axes, [((chart.limit, -5), (chart.limit, height))], LIMIT, 1.4, style=DASHES)
+
+    def _draw_memory(self, figure: Figure, top: float) -> None:
+        """What is live over time: a strip for devices that have as much, the fullest ones first."""
+        times = self.charts[0].parts(self.document)
+        left, whole = MARGIN + self.label_width, self.charts[0].whole([self.document])
+        most = max([self.document.get("cap_bytes", 0), *(live for of in self.memory for live in of["live_bytes"])]) or 1
+        height = STRIP * len(self.memory)
+        axes = add_axes(figure, (left, top + HEADING, WIDTH - left - MARGIN - VALUES, height), whole)
+        show_scale(axes, "s")
+        axes.set_yticks([STRIP * (number + 0.5) for number in range(len(self.memory))],
+                        [f"{of['devices']} device" + "s" * (of["devices"] > 1) for of in self.memory])
+        axes.tick_params(axis="y", labelsize=SMALL)
+        write(axes, (-self.label_width / (WIDTH - left - MARGIN - VALUES), -HEADING / 2), "Live over time",
+              in_plot=False, weight="bold")
+        for number, of in enumerate(self.memory):
+            bottom, scale = STRIP * (number + 1) - 4, (STRIP - 10) / most
+            draw_boxes(axes, [(0, bottom - scale * most, whole, scale * most)], ROW)
+            for step, ((kind, begin, length), live) in enumerate(zip(times, of["live_bytes"])):
+                draw_boxes(axes, [(begin, bottom - scale * live, length, scale * live)], COLORS[kind],
+                           f"memory-{number}-{step}")
+            if cap := self.document.get("cap_bytes", 0):
+                draw_lines(axes, [((0, bottom - scale * cap), (whole, bottom - scale * cap))], LIMIT, 1.4, style=DASHES)
+            write(axes, (1.012, STRIP * (number + 0.5)), bytes_text(max(of["live_bytes"])), in_plot=False, size=SMALL,
+                  color=MUTED)
 
     def _draw_bar(self, axes: Axes, chart: Chart, bar: tuple[str, list[tuple[str, float, float]]],
                   number: int) -> None:
