@@ -1,5 +1,6 @@
 // Changes of layout inside one mesh, by steps and with reductions, through daemons.
 
+#include "client/cli/testing/program_run.h"
 #include "common/testing/status_matchers.h"
 #include "common/wire/tensor_codec.h"
 #include "tests/live/live_cluster.h"
@@ -12,11 +13,13 @@
 #include <vector>
 
 #include <absl/strings/str_cat.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace crossmesh {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
 
 constexpr int64_t kRows = 1024;
@@ -42,7 +45,6 @@ class RedistributionTest : public testing::Test {
     spec_.mutable_source()->mutable_rules(0)->set_layout("[-, -]");
     spec_.mutable_destination()->set_storage("shards");
     spec_.mutable_destination()->mutable_rules(0)->set_layout("[x*y, -]");
-    spec_.set_strategy("redistribute");
     spec_.mutable_redistribution()->add_source_partial("x");
     spec_.mutable_redistribution()->add_source_partial("y");
   }
@@ -195,6 +197,77 @@ TEST_F(RedistributionTest, AWorkerThatStopsIsBlamedAndBuffersAreGivenBack) {
   ExpectSums();
 }
 
+// Whether a worker has given its first pages back: they read as zeros.
+bool IsReleased(const MappedStorage& summands) {
+  return *reinterpret_cast<const volatile float*>(summands.bytes().data()) == 0;
+}
+
+TEST_F(RedistributionTest, ASourceThatIsGivenUpIsGoneAfterwards) {
+  spec_.mutable_redistribution()->set_release_source(true);
+  ASSERT_OK_AND_ASSIGN(const v1::Operation operation, Run());
+  ASSERT_EQ(operation.state(), v1::OPERATION_STATE_COMMITTED) << operation.ShortDebugString();
+  ExpectSums();
+  for (const auto& [worker, storage] : sources_) {
+    EXPECT_TRUE(IsReleased(*storage)) << worker;
+    EXPECT_THAT(OpenStorage(cluster_->PathOf(worker + ".memory"), "summands", worker + ".0"),
+                StatusIs(absl::StatusCode::kNotFound))
+        << worker;
+  }
+}
+
+// One that has given memory back is named, and is DIRTY until its owner fills it anew.
+TEST_F(RedistributionTest, AWorkerThatIsKilledMeanwhileLeavesSourcesDirtyAndNamed) {
+  spec_.mutable_redistribution()->set_release_source(true);
+  spec_.set_nic_share(0.0005);
+  RunningReshard running(cluster_->controller_address(), spec_);
+  ASSERT_OK(running.WaitUntilRunning().status());
+  ASSERT_TRUE(WaitUntil(absl::Seconds(30), [&] { return IsReleased(*sources_.at("n-0")); }));
+  cluster_->Kill("n-2");
+  ASSERT_OK_AND_ASSIGN(
+      const v1::Operation operation,
+      running.WaitFor(
+          [](const v1::Operation& now) { return now.state() == v1::OPERATION_STATE_FAILED; },
+          absl::Seconds(30)));
+  EXPECT_THAT(operation.replicas(0).error(), HasSubstr("n-2"));
+  std::vector<std::string> dirty;
+  for (const v1::TaskReport& task : operation.report().workers()) {
+    dirty.insert(dirty.end(), task.released_sources().begin(), task.released_sources().end());
+  }
+  EXPECT_THAT(dirty, Contains("n-0.0"));
+  sources_.clear();
+  ASSERT_OK(cluster_->StartWorker("n-2"));
+  ASSERT_OK(cluster_->WaitForAllWorkers());
+  ASSERT_OK(Prepare("n-2"));
+  spec_.set_nic_share(0);
+  ASSERT_OK_AND_ASSIGN(const v1::Operation refused, Run());
+  EXPECT_THAT(refused.error(), HasSubstr("is DIRTY"));
+  for (const std::string worker : {"n-0", "n-1", "n-3"}) {
+    ASSERT_OK_AND_ASSIGN(MemoryClient memory, cluster_->Memory(worker));
+    ASSERT_OK(memory.Delete("summands", worker + ".0"));
+    ASSERT_OK(Prepare(worker));
+  }
+  ASSERT_OK_AND_ASSIGN(const v1::Operation next, Run());
+  ASSERT_EQ(next.state(), v1::OPERATION_STATE_COMMITTED) << next.ShortDebugString();
+  ExpectSums();
+}
+
+// Without storages it plans, with them it runs.
+TEST_F(RedistributionTest, TheCommandRunsWhereStoragesAreNamed) {
+  const std::string command = absl::StrCat(
+      "redistribute --mesh 'x=2,y=2 on n-0.0,n-1.0,n-2.0,n-3.0' --shape '[1024, 2048]' ",
+      "--source '[-, -]' --destination '[x*y, -]' --source-partial x,y --controller ",
+      cluster_->controller_address(), " ");
+  EXPECT_THAT(Crossmesh(command).out, HasSubstr("reduce_scatter"));
+  const ProgramResult tight = Crossmesh(
+      absl::StrCat(command, "--source-storage summands --destination-storage shards --cap 1000"));
+  EXPECT_THAT(tight.error, HasSubstr("expected at least "));
+  const ProgramResult run =
+      Crossmesh(absl::StrCat(command, "--source-storage summands --destination-storage shards"));
+  EXPECT_EQ(run.exit_status, 0) << run.error;
+  EXPECT_THAT(run.out, HasSubstr("COMMITTED"));
+  ExpectSums();
+}
+
 TEST_F(RedistributionTest, WhatCannotBeIsRefusedByName) {
   const auto refused = [&](const v1::ReshardSpec& spec) {
     v1::PlanReshardRequest request;
@@ -221,6 +294,11 @@ TEST_F(RedistributionTest, WhatCannotBeIsRefusedByName) {
   spec = spec_;
   spec.mutable_inline_manifest()->mutable_tensors(0)->set_dtype("BOOL");
   EXPECT_THAT(refused(spec), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("BOOL")));
+  spec = spec_;
+  spec.mutable_redistribution()->set_release_source(true);
+  spec.set_binding(v1::BINDING_MODE_SHADOW);
+  EXPECT_THAT(refused(spec),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("release_source")));
   spec = spec_;
   spec.set_strategy("relay");
   EXPECT_THAT(refused(spec),
