@@ -54,8 +54,8 @@ def exchange(number: int, size: int, device: str, addresses: list[str]) -> None:
 def measure_exchange(network: Network, size: int) -> float:
     """Seconds of the slowest host."""
     addresses = [network.address(host) for host in network.hosts]
-    running = [subprocess.Popen(inside(network.namespace(host), [sys.executable, __file__, str(number), str(size), "eth0",
-                                                                 *addresses]),
+    command = [sys.executable, __file__]
+    running = [subprocess.Popen(inside(network.namespace(host), [*command, str(number), str(size), "eth0", *addresses]),
                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
                for number, host in enumerate(network.hosts)]
     try:

@@ -17,7 +17,7 @@ COLLECTIVES_MEBI = 64
 
 @dataclass(frozen=True)
 class Choice:
-    """How a plan is found, as flags of the command line say it. `partial` ones make sums."""
+    """How a plan is found, as flags of the command line say it. `sums`: whether there are plans with sums."""
 
     name: str
     flags: tuple[str, ...]
@@ -28,10 +28,9 @@ class Choice:
 
 
 TIME = Choice("time", ("--objective", "time"))
-BYTES = Choice("bytes", ("--objective", "bytes"))
 CHOICES = (
     TIME,
-    BYTES,
+    Choice("bytes", ("--objective", "bytes")),
     Choice("time, no relay", ("--objective", "time", "--no-relay")),
     Choice("bytes, no relay", ("--objective", "bytes", "--no-relay")),
     *(Choice(method, ("--method", method))
@@ -42,9 +41,10 @@ CHOICES = (
 
 @dataclass(frozen=True)
 class RedistributionCase:
-    """`moved`: what is moved, as every case of the lab. `partial`: axes over which devices hold summands. `least_bytes`:
-    what must pass the busiest NIC in one direction, whatever the plan; 0: not known. `raw_bytes`: from each host to each
-    other one, which takes so many exchanges of all with all. `timed`: there are bytes enough to say something of times.
+    """`moved`: what is moved, as every case of the lab. `partial`: axes over which devices hold summands.
+    `least_bytes`: what must pass the busiest NIC in one direction, whatever the plan; 0: not known. `raw_bytes`: from
+    each host to each other one, in so many exchanges of all with all (`raw_times`). `timed`: there are bytes enough to
+    say something of times.
     """
 
     moved: Case
@@ -130,8 +130,8 @@ def two_level_collective(kind: str) -> RedistributionCase:
     sides = {"all_gather": (cut, whole), "reduce_scatter": (whole, cut), "all_reduce": (whole, whole)}[kind]
     times = 2 if kind == "all_reduce" else 1
     return RedistributionCase(
-        inside(COLLECTIVES, f"{kind}_2x4", f"{kind} over two hosts of four devices, in two levels", "node=2,gpu=4", "ab", sides,
-               (2048, COLLECTIVES_MEBI * FLOATS // 2048)),
+        inside(COLLECTIVES, f"{kind}_2x4", f"{kind} over two hosts of four devices, in two levels", "node=2,gpu=4",
+               "ab", sides, (2048, COLLECTIVES_MEBI * FLOATS // 2048)),
         partial=("node", "gpu") if "reduce" in kind else (), choices=(TIME,),
         least_bytes=times * COLLECTIVES_MEBI * MEBI // 2)
 

@@ -31,7 +31,7 @@ def draw(results: list[RedistributionResult], paths: list[pathlib.Path]) -> None
     axes.grid(axis="x", color="0.9", zorder=0)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="lower right", frameon=False)
+    axes.legend(loc="upper right", frameon=False)
     for path in paths:
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else {"Software": None})
     pyplot.close(figure)

@@ -67,8 +67,8 @@ class RedistributionResult:
     ways: list[Way] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)  # choices that have no plan, and why
 
-    def of(self, name: str) -> Way | None:
-        return next((way for way in self.ways if name in way.names), None)
+    def raw_seconds(self) -> float | None:
+        return statistics.median(self.raw) if self.raw else None
 
 
 def summand_bytes(tensor: Tensor, number: int, version: int) -> bytes:
@@ -153,6 +153,7 @@ class RedistributionRunner:
         operation = self.cluster.reshard(self.moved, *self.case.flags(way.choice))
         if not operation.get("state", "").endswith("COMMITTED"):
             way.errors.append(str(operation.get("error") or operation))
+            return
         slots = range(len(self.moved.destination.mesh.devices))
         way.errors += [wrong for slot in slots if (wrong := self.wrong_element(slot, version))]
 
