@@ -243,13 +243,13 @@ void LayoutSearch::ReachByRelay(int32_t from, const PackedType& after) {
   PathCost cost = nodes_[from].cost;
   cost.bytes += step->bytes_received;
   ++cost.communicating;
-  ++cost.steps;
+  cost.steps += 2;  // where it costs the same, a collective is what executors do best
   switch (options_.objective) {
     case PathObjective::kBytes:
       cost.objective = static_cast<double>(cost.bytes);
       break;
     case PathObjective::kSeconds:
-      cost.objective += prices_.SecondsOf(*step);
+      cost.objective += prices_.SecondsOf(*step) / kRounding;
       break;
     case PathObjective::kPeakLiveBytes:
       cost.objective = std::max(cost.objective, static_cast<double>(step->live_bytes));
