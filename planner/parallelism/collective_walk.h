@@ -1,0 +1,60 @@
+#pragma once
+
+#include "planner/parallelism/step_model.h"
+
+#include <array>
+
+#include <absl/functional/function_ref.h>
+
+namespace crossmesh {
+
+// Goes through the collectives of a step, with what hides each of them, in their order. Part of
+// StepModel, which lists or sums what it is told. Immutable.
+class CollectiveWalk {
+ public:
+  using Sink = absl::FunctionRef<void(const CollectiveUse& use)>;
+
+  CollectiveWalk(const StepModel& step, const GridShape& shape, const BlockWork& work);
+
+  // Of all blocks and microbatches.
+  void Forward(Sink sink) const;
+  void Backward(Sink sink) const;
+  // Gradients, or ZeRO's parts of them.
+  void StepEnd(Sink sink) const;
+  // One message between stages; nothing without a pipeline.
+  CollectiveUse Transfer() const;
+
+ private:
+  struct Hiding {
+    double seconds = 0;  // of what may run beside it
+    absl::string_view by;
+  };
+
+  // Tells the sink of one, unless its group is one device or nothing is to move.
+  void Tell(CollectiveUse use, const Hiding& hiding, Sink sink) const;
+  CollectiveUse WeightGather(int matrix) const;
+  void ForwardMatrix(int matrix, absl::string_view pass, Sink sink) const;
+  void BackwardMatrix(int matrix, Sink sink) const;
+  void GatherInput(int matrix, absl::string_view pass, const Hiding& hiding, Sink sink) const;
+  void Attention(absl::string_view pass, Sink sink) const;
+  void Experts(absl::string_view pass, Sink sink) const;
+  void Scatters(double window_seconds, Sink sink) const;
+  void ZeroGathers(absl::string_view pass, Sink sink) const;
+  void SumOverCopies(absl::string_view object, double elements, bool over_experts, Sink sink) const;
+  bool HasRing() const;
+  // Of what a layer computes, the time beside which nothing else runs.
+  double FreeForward(int matrix) const;
+  double FreeBackward(int matrix) const;
+  double Blocks() const;         // of a step, on a device
+  double UncachedShare() const;  // of layers whose gathered weights don't stay
+
+  const StepModel& step_;
+  const Training& training_;
+  const GridShape& shape_;
+  const BlockWork& work_;
+  const std::array<MatrixShape, kBlockMatrices>& matrices_;
+  const std::array<BlockMatrix, kBlockMatrices> blocks_;
+  PerAxis<const AxisRate*> rates_;
+};
+
+}  // namespace crossmesh

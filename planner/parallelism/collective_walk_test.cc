@@ -1,0 +1,252 @@
+#include "planner/parallelism/collective_walk.h"
+
+#include "planner/parallelism/cluster_tables.h"
+#include "planner/parallelism/exchange_bytes.h"
+
+#include <string>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+// Flat: every position has the same rate.
+StepModel StepOnFlat(const Transformer& model, const Training& training, int64_t devices,
+                     double bytes_per_second = 1e9) {
+  const PublishedCluster flat{
+      .name = "", .devices_per_node = 1 << 20, .unit = 1, .intra = bytes_per_second, .rows = {}};
+  return *StepModel::Create(model, training, *FindDevicePreset("a100"),
+                            *RatesOfCluster(flat, devices));
+}
+
+PerAxis<double> BytesOf(const StepModel& step, const Grid& grid, int64_t microbatch = 1) {
+  return step.Price(ShapeOf(step.model(), step.training(), grid, microbatch)).wire_bytes;
+}
+
+Transformer FourLayers() { return PlainTransformer("", 4, 1024, 16); }
+
+// 2 m [(c - 1) n + (r - 1) k] / (c r z), and c and r swapped for transposed layers: both passes.
+double SumsBytes(const Transformer& model, const Grid& grid, double rows) {
+  double elements = 0;
+  for (const BlockMatrix& matrix : MatricesOf(model)) {
+    const auto summed = static_cast<double>(grid[matrix.transposed ? GridAxis::kR : GridAxis::kC]);
+    const auto other = static_cast<double>(grid[matrix.transposed ? GridAxis::kC : GridAxis::kR]);
+    elements +=
+        (summed - 1) * static_cast<double>(matrix.n) + (other - 1) * static_cast<double>(matrix.k);
+  }
+  return 2 * 2 * rows * elements / static_cast<double>(grid.c() * grid.r());
+}
+
+TEST(CollectiveWalkTest, BothFormsOfActivationsSendTheSame) {
+  for (const char* text : {"r=4", "c=4", "c=2,r=4", "c=4,r=2,z=2", "c=2,r=2,z=2,data=2"}) {
+    const Grid grid = *ParseGrid(text);
+    Training training{.batch = 16, .sequence = 256};
+    training.microbatch = training.batch / grid.sample_groups();
+    const auto rows = static_cast<double>(training.microbatch * training.sequence);
+    const double expected = 4 * SumsBytes(FourLayers(), grid, rows);
+    const auto sent = [&] {
+      const PerAxis<double> bytes =
+          BytesOf(StepOnFlat(FourLayers(), training, grid.devices()), grid, training.microbatch);
+      return bytes[GridAxis::kC] + bytes[GridAxis::kR];
+    };
+    EXPECT_NEAR(sent(), expected, 1e-9 * expected) << text;
+    training.activations = ActivationForm::kScattered;
+    training.keep_gathered = true;
+    EXPECT_NEAR(sent(), expected, 1e-9 * expected) << text;
+    // Gathered again, the inputs come once more.
+    training.keep_gathered = false;
+    EXPECT_GT(sent(), expected) << text;
+  }
+}
+
+TEST(CollectiveWalkTest, FullRecomputationSendsForwardAgain) {
+  const Grid grid = *ParseGrid("c=2,r=4,z=2");
+  Training training{.batch = 16, .sequence = 256, .recompute = Recompute::kFull};
+  const auto bytes = [&] { return BytesOf(StepOnFlat(FourLayers(), training, 16), grid, 8); };
+  const double once = bytes()[GridAxis::kZ];
+  const PerAxis<double> all = bytes();
+  training.recompute = Recompute::kNone;
+  // The gather of the recomputation serves the backward pass.
+  EXPECT_EQ(bytes()[GridAxis::kZ], once);
+  EXPECT_GT(all[GridAxis::kC], bytes()[GridAxis::kC]);
+  training.cached_layers = 4;
+  EXPECT_NEAR(bytes()[GridAxis::kZ], once * 2 / 3, 1e-6 * once);
+  training.cached_layers = 1;
+  EXPECT_NEAR(bytes()[GridAxis::kZ], once * (3 - 0.25) / 3, 1e-6 * once);
+}
+
+TEST(CollectiveWalkTest, AMicrobatchGathersAndScattersWeightsEachTime) {
+  const Grid grid = *ParseGrid("z=2");
+  const Training training{.batch = 16, .sequence = 256};
+  const StepModel step = StepOnFlat(FourLayers(), training, 2);
+  const double whole = BytesOf(step, grid, 8)[GridAxis::kZ];
+  EXPECT_EQ(whole, 4 * 3 * 12.0 * 1024 * 1024 * 2 / 2);
+  EXPECT_EQ(BytesOf(step, grid, 2)[GridAxis::kZ], 4 * whole);
+}
+
+TEST(CollectiveWalkTest, ContextSendsWhatItsMethodSays) {
+  Transformer model = FourLayers();
+  model.kv_heads = 4;
+  for (const ContextMethod method :
+       {ContextMethod::kRing, ContextMethod::kAllGather, ContextMethod::kUlysses}) {
+    const Training training{.batch = 4, .sequence = 256, .context = method};
+    const Grid grid = *ParseGrid("r=2,context=2");
+    const StepModel step = StepOnFlat(model, training, 4);
+    const ContextExchange exchange{.parts = 2,
+                                   .tokens = 4 * 256 / 2,
+                                   .q_width = 1024 / 2,
+                                   .kv_width = 256 / 2,
+                                   .method = method};
+    const PassBytes bytes = BytesOf(exchange);
+    // And the sum of gradients over its copies.
+    const double gradients =
+        4 * static_cast<double>(BlockParameters(model)) / 2 * training.data_gradient_bytes;
+    EXPECT_NEAR(BytesOf(step, grid, 4)[GridAxis::kContext],
+                4 * (bytes.forward + bytes.backward) + gradients, 1e-3)
+        << ContextMethodName(method);
+  }
+}
+
+TEST(CollectiveWalkTest, ExpertsSendTokensThereAndBack) {
+  Transformer model = FourLayers();
+  model.experts = 8;
+  model.experts_per_token = 2;
+  const Training training{.batch = 8, .sequence = 256, .expert_imbalance = 1.25};
+  const Grid grid = *ParseGrid("expert=4");
+  const PassBytes bytes = BytesOf(ExpertExchange{
+      .parts = 4, .tokens = 2 * 256, .experts_per_token = 2, .hidden = 1024, .imbalance = 1.25});
+  // What is dense is summed over the axis, experts are not.
+  const double dense = 4 * 4.0 * 1024 * 1024;
+  EXPECT_NEAR(BytesOf(StepOnFlat(model, training, 4), grid, 2)[GridAxis::kExpert],
+              4 * (bytes.forward + bytes.backward) + 2 * 3.0 / 4 * dense * 4, 1e-3);
+}
+
+TEST(CollectiveWalkTest, ZeroSendsWhatItsStagesSay) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    Training training{.batch = 8, .sequence = 256, .zero = stage};
+    const ZeroShape shape{.parameters = static_cast<double>(Parameters(FourLayers())),
+                          .data = 4,
+                          .stage = stage,
+                          .microbatches = 2};
+    EXPECT_NEAR(
+        BytesOf(StepOnFlat(FourLayers(), training, 4), *ParseGrid("data=4"), 1)[GridAxis::kData],
+        ZeroWireBytes(shape), 1e-3)
+        << stage;
+  }
+}
+
+// The uses of one object and pass.
+std::vector<CollectiveUse> Named(const std::vector<CollectiveUse>& uses, absl::string_view pass,
+                                 absl::string_view what) {
+  std::vector<CollectiveUse> found;
+  for (const CollectiveUse& use : uses) {
+    if (use.pass == pass && use.what == what) found.push_back(use);
+  }
+  return found;
+}
+
+TEST(CollectiveWalkTest, EachOverlapHidesItsCollectives) {
+  const Grid grid = *ParseGrid("c=2,r=2,z=2");
+  const struct {
+    Overlaps overlaps;
+    const char* pass;
+    const char* what;
+  } switches[] = {{{true, false, false, false, false}, "backward", "input gradient"},
+                  {{false, true, false, false, false}, "backward", "weight gradient"},
+                  {{false, false, true, false, false}, "forward", "weights"},
+                  {{false, false, false, true, false}, "backward", "weights"},
+                  {{false, false, false, false, true}, "forward", "output"}};
+  for (const auto& [overlaps, pass, what] : switches) {
+    Training training{.batch = 16, .sequence = 256, .overlaps = overlaps};
+    const StepModel step = StepOnFlat(FourLayers(), training, 8, 50e9);
+    const std::vector<CollectiveUse> uses =
+        step.Collectives(ShapeOf(step.model(), training, grid, 8));
+    double elsewhere = 0;
+    for (const CollectiveUse& use : uses) {
+      if (use.pass != pass || use.what != what) elsewhere += use.hidden_seconds;
+      EXPECT_LE(use.hidden_seconds, use.seconds);
+    }
+    EXPECT_EQ(elsewhere, 0) << what;
+    const std::vector<CollectiveUse> hidden = Named(uses, pass, what);
+    EXPECT_EQ(hidden.size(), 4) << what;
+    for (const CollectiveUse& use : hidden) {
+      EXPECT_GT(use.hidden_seconds, 0) << what;
+      EXPECT_FALSE(use.hidden_by.empty());
+    }
+  }
+}
+
+TEST(CollectiveWalkTest, WhatHidesIsNoLongerThanWhatRunsBesideIt) {
+  // So slow that nothing hides whole.
+  const Grid grid = *ParseGrid("c=2,r=2,z=2");
+  Training training{.batch = 16, .sequence = 256};
+  const StepModel step = StepOnFlat(FourLayers(), training, 8, 1e6);
+  const GridShape shape = ShapeOf(step.model(), training, grid, 8);
+  const BlockWork work = WorkOfBlock(step.model(), training, step.device(), shape);
+  const std::vector<CollectiveUse> uses = step.Collectives(shape);
+  const std::vector<CollectiveUse> gradients = Named(uses, "backward", "input gradient");
+  ASSERT_EQ(gradients.size(), 4);
+  // In the order of the backward pass.
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(gradients[i].hidden_seconds, work.product[3 - i]);
+  const std::vector<CollectiveUse> gathers = Named(uses, "forward", "weights");
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(gathers[i].hidden_seconds, work.ForwardSegment((i + 3) % 4));
+  }
+  double scattered = 0;
+  for (const CollectiveUse& use : Named(uses, "backward", "weight gradient")) {
+    scattered += use.hidden_seconds;
+  }
+  EXPECT_NEAR(scattered, 2 * work.forward() - work.products(), 1e-9);
+}
+
+TEST(CollectiveWalkTest, NoTimeHidesTwoCollectives) {
+  for (const char* text : {"c=2,r=2,z=2", "r=2,z=2,context=2", "z=4,context=2", "c=2,r=2,data=2",
+                           "z=2,data=4", "context=4,data=2"}) {
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+      for (const ActivationForm form : {ActivationForm::kReplicated, ActivationForm::kScattered}) {
+        for (const int zero : {0, 3}) {
+          const Grid grid = *ParseGrid(text);
+          const Training training{.batch = 32,
+                                  .sequence = 256,
+                                  .activations = form,
+                                  .recompute = recompute,
+                                  .zero = zero,
+                                  .overlaps = {true, true, true, true, true}};
+          // So slow that all time there is hides something.
+          const StepModel step = StepOnFlat(FourLayers(), training, 8, 1e6);
+          const GridShape shape = ShapeOf(step.model(), training, grid, 4);
+          const BlockWork work = WorkOfBlock(step.model(), training, step.device(), shape);
+          double forward = 0;
+          double backward = 0;
+          for (const CollectiveUse& use : step.Collectives(shape)) {
+            const double blocks = static_cast<double>(shape.layers * shape.microbatches);
+            (use.pass == "forward" ? forward : backward) += use.hidden_seconds * use.count / blocks;
+          }
+          const double again = recompute == Recompute::kFull ? work.forward() : 0;
+          EXPECT_LE(forward, work.forward() * (1 + 1e-9)) << text << " zero " << zero;
+          EXPECT_LE(backward, (2 * work.forward() + again) * (1 + 1e-9))
+              << text << " zero " << zero;
+        }
+      }
+    }
+  }
+}
+
+TEST(CollectiveWalkTest, TheLastScatterAlwaysShows) {
+  const Grid grid = *ParseGrid("z=2");
+  const Training training{.batch = 2, .sequence = 256};
+  // So fast that all else hides.
+  const StepModel step = StepOnFlat(FourLayers(), training, 2, 1e12);
+  const std::vector<CollectiveUse> scatters = Named(
+      step.Collectives(ShapeOf(step.model(), training, grid, 1)), "backward", "weight gradient");
+  double exposed = 0;
+  for (const CollectiveUse& use : scatters)
+    exposed += use.count * (use.seconds - use.hidden_seconds);
+  EXPECT_NEAR(exposed, 3 * 1024 * 1024.0 * 2 / 2 / 1e12, 1e-12);
+}
+
+}  // namespace
+}  // namespace crossmesh

@@ -1,0 +1,233 @@
+#include "planner/parallelism/grid_rules.h"
+
+#include <algorithm>
+#include <array>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr std::array<absl::string_view, kGridRuleCount> kRuleNames = {
+    "heads",      "kv heads", "features",       "cube",          "shards",
+    "layers",     "experts",  "sequence parts", "context heads", "batch",
+    "microbatch", "rows",     "microbatches",   "memory"};
+
+// A size that is to divide a count.
+struct Division {
+  int64_t size = 1;
+  int64_t count = 0;
+  std::string what;  // "heads"
+
+  bool fails() const { return count % size != 0; }
+};
+
+bool IsCube(const Training& training, const Grid& grid) {
+  return training.activations == ActivationForm::kScattered && grid.c() > 1 &&
+         grid.c() == grid.r() && grid.r() == grid.z();
+}
+
+GridAxis SummedAxis(const BlockMatrix& matrix) {
+  return matrix.transposed ? GridAxis::kR : GridAxis::kC;
+}
+GridAxis OutputAxis(const BlockMatrix& matrix) {
+  return matrix.transposed ? GridAxis::kC : GridAxis::kR;
+}
+
+bool FeaturesFail(const Transformer& model, const Grid& grid) {
+  for (const BlockMatrix& matrix : MatricesOf(model)) {
+    if (matrix.k % grid[SummedAxis(matrix)] != 0 || matrix.n % grid[OutputAxis(matrix)] != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool CubeFails(const Transformer& model, const Grid& grid) {
+  const int64_t square = grid.c() * grid.c();
+  for (const BlockMatrix& matrix : MatricesOf(model)) {
+    if (matrix.k % square != 0 || matrix.n % square != 0) return true;
+  }
+  return false;
+}
+
+bool ShardsFail(const Transformer& model, const Grid& grid) {
+  for (const BlockMatrix& matrix : MatricesOf(model)) {
+    if (matrix.k * matrix.n / (grid.c() * grid.r()) % grid.z() != 0) return true;
+  }
+  return false;
+}
+
+// The sizes nearest to `size` that divide `count`, one below and one above.
+std::string NearestDivisors(absl::string_view name, int64_t size, int64_t count) {
+  int64_t below = size - 1;
+  while (below > 1 && count % below != 0) --below;
+  int64_t above = size + 1;
+  while (above <= count && count % above != 0) ++above;
+  const std::string lower = absl::StrCat(name, "=", below);
+  return above > count ? lower : absl::StrCat(lower, ", ", name, "=", above);
+}
+
+std::string DivisionText(absl::string_view name, const Division& division) {
+  return absl::StrCat(
+      name, "=", division.size, " does not divide ", division.count, " ", division.what,
+      "; the nearest that do: ", NearestDivisors(name, division.size, division.count));
+}
+
+std::string FeaturesText(const Transformer& model, const Grid& grid) {
+  for (const BlockMatrix& matrix : MatricesOf(model)) {
+    const Division sides[] = {
+        {grid[SummedAxis(matrix)], matrix.k, absl::StrCat("rows of ", matrix.name)},
+        {grid[OutputAxis(matrix)], matrix.n, absl::StrCat("columns of ", matrix.name)}};
+    if (sides[0].fails()) return DivisionText(GridAxisName(SummedAxis(matrix)), sides[0]);
+    if (sides[1].fails()) return DivisionText(GridAxisName(OutputAxis(matrix)), sides[1]);
+  }
+  return "";
+}
+
+std::string CubeText(const Transformer& model, const Grid& grid) {
+  const int64_t q = grid.c();
+  for (const BlockMatrix& matrix : MatricesOf(model)) {
+    for (const int64_t width : {matrix.k, matrix.n}) {
+      if (width % (q * q) == 0) continue;
+      int64_t less = q - 1;
+      while (less > 1 && width % (less * less) != 0) --less;
+      return absl::StrCat("a cube of q=", q, " needs widths that q^2=", q * q, " divides, and ",
+                          matrix.name, " has one of ", width, "; the nearest q that does: ", less,
+                          ", or replicated activations");
+    }
+  }
+  return "";
+}
+
+std::string ShardsText(const Transformer& model, const Grid& grid) {
+  for (const BlockMatrix& matrix : MatricesOf(model)) {
+    const Division shards{grid.z(), matrix.k * matrix.n / (grid.c() * grid.r()),
+                          absl::StrCat("elements of a block of ", matrix.name)};
+    if (shards.fails()) return DivisionText("z", shards);
+  }
+  return "";
+}
+
+// Twice, so that each part has an early and a late piece of a causal sequence.
+int64_t SequencePieces(const Grid& grid) { return grid.context() == 1 ? 1 : 2 * grid.context(); }
+
+std::string MicrobatchesText(const Training& training, const Grid& grid) {
+  const int64_t local = training.batch / grid.sample_groups();
+  return absl::StrCat(
+      "pipeline=", grid.pipeline(), " needs ",
+      training.schedule == GridSchedule::kInterleaved ? "a multiple of as many"
+                                                      : "at least as many",
+      " microbatches, and a device has ", local, " sequences of the batch in microbatches of ",
+      training.microbatch == 0 ? 1 : training.microbatch, "; the nearest fix: batch=",
+      grid.pipeline() * grid.sample_groups() * std::max<int64_t>(1, training.microbatch));
+}
+
+// Nothing when there is one that keeps to the rules; else what the smallest fails.
+std::optional<GridRule> FailureOfEveryMicrobatch(const Transformer& model, const Training& training,
+                                                 const Grid& grid) {
+  const int64_t local = training.batch / grid.sample_groups();
+  const bool scattered = training.activations == ActivationForm::kScattered;
+  const int64_t least = scattered ? grid.c() : 1;
+  if (local % least != 0) return GridRule::kRows;
+  const std::optional<GridRule> failure = FirstFailure(model, training, grid, least);
+  if (failure != GridRule::kRows) return failure;
+  for (int64_t microbatch = 2 * least; microbatch <= local; microbatch += least) {
+    if (!FirstFailure(model, training, grid, microbatch)) return std::nullopt;
+  }
+  return failure;
+}
+
+}  // namespace
+
+absl::string_view GridRuleName(GridRule rule) { return kRuleNames[static_cast<size_t>(rule)]; }
+
+std::optional<GridRule> FirstFailure(const Transformer& model, const Training& training,
+                                     const Grid& grid) {
+  const int64_t stages = grid.pipeline() * (grid.pipeline() > 1 ? training.chunks : 1);
+  const bool ulysses = training.context == ContextMethod::kUlysses;
+  if (model.heads % grid.r() != 0) return GridRule::kHeads;
+  if (model.kv_heads % grid.r() != 0) return GridRule::kKvHeads;
+  if (FeaturesFail(model, grid)) return GridRule::kFeatures;
+  if (IsCube(training, grid) && CubeFails(model, grid)) return GridRule::kCube;
+  if (ShardsFail(model, grid)) return GridRule::kShards;
+  if (model.layers % stages != 0) return GridRule::kLayers;
+  if (std::max<int64_t>(1, model.experts) % grid.expert() != 0) return GridRule::kExperts;
+  if (training.sequence % SequencePieces(grid) != 0) return GridRule::kSequence;
+  if (ulysses && model.kv_heads / grid.r() % grid.context() != 0) return GridRule::kContextHeads;
+  if (training.batch % grid.sample_groups() != 0) return GridRule::kBatch;
+  if (training.microbatch > 0) return FirstFailure(model, training, grid, training.microbatch);
+  return FailureOfEveryMicrobatch(model, training, grid);
+}
+
+std::optional<GridRule> FirstFailure(const Transformer& /*model*/, const Training& training,
+                                     const Grid& grid, int64_t microbatch) {
+  const int64_t local = training.batch / grid.sample_groups();
+  if (local % microbatch != 0) return GridRule::kMicrobatch;
+  if (training.activations == ActivationForm::kScattered) {
+    const int64_t rows = microbatch * training.sequence / grid.context();
+    if (microbatch % grid.c() != 0 || rows % grid.r() != 0) return GridRule::kRows;
+  }
+  const int64_t microbatches = local / microbatch;
+  if (microbatches < grid.pipeline()) return GridRule::kMicrobatches;
+  if (training.schedule == GridSchedule::kInterleaved && microbatches % grid.pipeline() != 0) {
+    return GridRule::kMicrobatches;
+  }
+  return std::nullopt;
+}
+
+std::string ExplainFailure(const Transformer& model, const Training& training, const Grid& grid,
+                           GridRule rule) {
+  const int64_t local = training.batch / grid.sample_groups();
+  switch (rule) {
+    case GridRule::kHeads:
+      return DivisionText("r", {grid.r(), model.heads, "heads"});
+    case GridRule::kKvHeads:
+      return DivisionText("r", {grid.r(), model.kv_heads, "heads of keys and values"});
+    case GridRule::kFeatures:
+      return FeaturesText(model, grid);
+    case GridRule::kCube:
+      return CubeText(model, grid);
+    case GridRule::kShards:
+      return ShardsText(model, grid);
+    case GridRule::kLayers:
+      return DivisionText(training.chunks > 1 ? "pipeline * chunks" : "pipeline",
+                          {grid.pipeline() * training.chunks, model.layers, "layers"});
+    case GridRule::kExperts:
+      if (model.experts == 0) {
+        return absl::StrCat("expert=", grid.expert(),
+                            " needs a model with experts; the nearest fix: expert=1");
+      }
+      return DivisionText("expert", {grid.expert(), model.experts, "experts"});
+    case GridRule::kSequence:
+      return DivisionText("2 * context", {SequencePieces(grid), training.sequence, "tokens"});
+    case GridRule::kContextHeads:
+      return DivisionText("context", {grid.context(), model.kv_heads / grid.r(),
+                                      "heads of keys and values that r leaves"});
+    case GridRule::kBatch:
+      return DivisionText("z * expert * data",
+                          {grid.sample_groups(), training.batch, "sequences of the batch"});
+    case GridRule::kMicrobatch:
+      return DivisionText("microbatch",
+                          {training.microbatch, local, "sequences that a device has of the batch"});
+    case GridRule::kRows:
+      return absl::StrCat("scattered activations need a microbatch that c=", grid.c(),
+                          " divides, with rows that r=", grid.r(), " divides; a device has ", local,
+                          " sequences of the batch; "
+                          "the nearest fix: replicated activations");
+    case GridRule::kMicrobatches:
+      return MicrobatchesText(training, grid);
+    case GridRule::kMemory:
+      return "";
+  }
+  return "";
+}
+
+absl::Status CheckGrid(const Transformer& model, const Training& training, const Grid& grid) {
+  const std::optional<GridRule> rule = FirstFailure(model, training, grid);
+  if (!rule) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("grid ", ToString(grid), ": ", ExplainFailure(model, training, grid, *rule)));
+}
+
+}  // namespace crossmesh

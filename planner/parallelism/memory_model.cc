@@ -1,0 +1,164 @@
+#include "planner/parallelism/memory_model.h"
+
+#include <algorithm>
+
+namespace crossmesh {
+namespace {
+
+constexpr double kMaskBytes = 1;  // of dropout, an element
+constexpr double kOptimizerBytes = 12;
+constexpr double kScoreElementBytes = 5;  // softmax input and output's mask, as Megatron counts
+
+// Of a device, before anything is cut over data.
+struct LocalParameters {
+  double dense = 0;
+  double experts = 0;
+  double embedding = 0;  // of the first stage; of the last one the same where it is not tied
+};
+
+LocalParameters ParametersOf(const Transformer& model, const GridShape& shape) {
+  LocalParameters local;
+  const auto z = static_cast<double>(shape.grid.z());
+  for (int i = 0; i < kBlockMatrices; ++i) {
+    const bool of_experts = model.experts > 0 && i >= kFirstExpertMatrix;
+    (of_experts ? local.experts : local.dense) +=
+        static_cast<double>(shape.layers) * shape.matrices[i].elements() / z;
+  }
+  local.embedding = static_cast<double>(model.vocabulary * model.hidden) /
+                    static_cast<double>(shape.grid.tensor_degree());
+  return local;
+}
+
+void AddState(double parameters, double copies, const Training& training, MemoryTerms& terms) {
+  terms.weights += training.element_bytes * parameters / (training.zero >= 3 ? copies : 1);
+  terms.gradients += training.data_gradient_bytes * parameters / (training.zero >= 2 ? copies : 1);
+  terms.optimizer += kOptimizerBytes * parameters / (training.zero >= 1 ? copies : 1);
+}
+
+double LargestMatrix(const GridShape& shape) {
+  double largest = 0;
+  for (const MatrixShape& matrix : shape.matrices) largest = std::max(largest, matrix.elements());
+  return largest;
+}
+
+// Weights are cut by z, and over data by ZeRO's third stage.
+bool GathersWeights(const Training& training, const Grid& grid) {
+  return grid.z() > 1 || (training.zero >= 3 && grid.data() * grid.context() * grid.expert() > 1);
+}
+
+void AddWeightBuffers(const Training& training, const GridShape& shape, MemoryTerms& terms) {
+  if (!GathersWeights(training, shape.grid)) return;
+  const Overlaps& overlaps = training.overlaps;
+  const bool ahead = overlaps.weight_gathers || overlaps.backward_gathers;
+  terms.gathered = (ahead ? 2 : 1) * LargestMatrix(shape) * training.element_bytes;
+  double block = 0;
+  for (const MatrixShape& matrix : shape.matrices) block += matrix.elements();
+  const int64_t cached = std::min(training.cached_layers, shape.layers);
+  terms.cached = static_cast<double>(cached) * block * training.element_bytes;
+  if (overlaps.weight_gradients && shape.grid.z() > 1) {
+    terms.pending_scatters = static_cast<double>(shape.layers) * block /
+                             static_cast<double>(shape.grid.z()) * training.element_bytes;
+  }
+}
+
+// The parts of a block's activations: on the side of the residual stream, cut by c, and inside
+// attention and the inner width, cut by r; of either what products need as operands.
+struct ActivationSides {
+  double stream = 0;
+  double stream_operands = 0;
+  double inner = 0;
+  double inner_operands = 0;
+};
+
+ActivationSides SidesOf(const Transformer& model, const Training& training) {
+  const double element = training.element_bytes;
+  const auto hidden = static_cast<double>(model.hidden);
+  const auto query = static_cast<double>(model.query_width());
+  const auto kv = static_cast<double>(model.kv_width());
+  const double experts =
+      model.experts > 0 ? static_cast<double>(model.experts_per_token) * training.expert_imbalance
+                        : 1;
+  const double inner = experts * static_cast<double>(model.feed_forward);
+  return {.stream = hidden * (2 * element + 2 * kMaskBytes),
+          .stream_operands = hidden * element * (1 + experts),
+          .inner = element * (query + 2 * kv + (model.gated ? 2 : 1) * inner),
+          .inner_operands = element * (query + inner)};
+}
+
+// The block's input is all that stays.
+double BlockInputBytes(const Transformer& model, const Training& training, const GridShape& shape) {
+  const double parts = training.activations == ActivationForm::kScattered
+                           ? static_cast<double>(shape.grid.c() * shape.grid.r())
+                           : static_cast<double>(shape.grid.c());
+  return training.element_bytes * shape.rows * static_cast<double>(model.hidden) / parts;
+}
+
+}  // namespace
+
+double MemoryTerms::total() const {
+  double sum = 0;
+  for (const MemoryTermField& field : kMemoryTermFields) sum += this->*field.term;
+  return sum;
+}
+
+double OptimizedParameters(const Transformer& model, const Training& training,
+                           const GridShape& shape) {
+  const LocalParameters local = ParametersOf(model, shape);
+  if (training.zero == 0) return local.dense + local.embedding + local.experts;
+  const auto copies = static_cast<double>(shape.grid.data() * shape.grid.context());
+  return (local.dense + local.embedding) / (copies * static_cast<double>(shape.grid.expert())) +
+         local.experts / copies;
+}
+
+double BlockActivationBytes(const Transformer& model, const Training& training,
+                            const GridShape& shape) {
+  const auto c = static_cast<double>(shape.grid.c());
+  const auto r = static_cast<double>(shape.grid.r());
+  const ActivationSides sides = SidesOf(model, training);
+  double scores = 0;
+  if (!training.flash_attention && training.recompute == Recompute::kNone) {
+    scores = kScoreElementBytes * static_cast<double>(model.heads * training.sequence);
+  }
+  if (training.activations == ActivationForm::kReplicated) {
+    return shape.rows * ((sides.stream + sides.stream_operands) / c +
+                         (sides.inner + sides.inner_operands + scores) / r);
+  }
+  const double operands = training.keep_gathered
+                              ? sides.stream_operands / c + sides.inner_operands / r
+                              : (sides.stream_operands + sides.inner_operands) / (c * r);
+  return shape.rows * ((sides.stream + sides.inner + scores) / (c * r) + operands);
+}
+
+MemoryTerms MemoryOf(const Transformer& model, const Training& training, const GridShape& shape) {
+  const Grid& grid = shape.grid;
+  const auto copies = static_cast<double>(grid.data() * grid.context());
+  const LocalParameters local = ParametersOf(model, shape);
+  MemoryTerms first;
+  AddState(local.dense + local.embedding, copies * static_cast<double>(grid.expert()), training,
+           first);
+  AddState(local.experts, copies, training, first);
+  AddWeightBuffers(training, shape, first);
+  const auto layers = static_cast<double>(shape.layers);
+  const double block = BlockActivationBytes(model, training, shape);
+  double of_microbatch = layers * block;
+  if (training.recompute == Recompute::kFull) {
+    of_microbatch = layers * BlockInputBytes(model, training, shape);
+    first.live_block = block;
+  }
+  // Logits of two bytes, and their gradient of four.
+  const double logits =
+      6 * shape.rows * static_cast<double>(model.vocabulary) / static_cast<double>(grid.r());
+  if (grid.pipeline() == 1) {
+    if (!model.tied) AddState(local.embedding, copies, training, first);
+    first.activations = of_microbatch;
+    first.logits = logits;
+    return first;
+  }
+  MemoryTerms last = first;
+  first.activations = shape.in_flight * of_microbatch;
+  last.activations = of_microbatch;
+  last.logits = logits;
+  return first.total() >= last.total() ? first : last;
+}
+
+}  // namespace crossmesh
