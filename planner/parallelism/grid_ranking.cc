@@ -70,16 +70,26 @@ class MicrobatchSearch {
       Try(given);
       return std::move(choice_);
     }
+    // From the largest divisor to the smallest.
     const int64_t local = step_.training().batch / grid_.sample_groups();
-    for (int64_t size = 1; size * size <= local; ++size) {
-      if (local % size != 0) continue;
-      Try(size);
-      if (size * size != local) Try(local / size);
+    int64_t divisor = 1;
+    for (; divisor * divisor <= local && !is_done(); ++divisor) {
+      if (local % divisor == 0) Try(local / divisor);
+    }
+    for (--divisor; divisor >= 1 && !is_done(); --divisor) {
+      if (local % divisor == 0 && divisor * divisor != local) Try(divisor);
     }
     return std::move(choice_);
   }
 
  private:
+  // Without a pipeline the largest that fits is the best: it gathers weights least often, behind
+  // most, and products of more rows reach more of the peak. But for a device that overlap slows
+  // more than it hides.
+  bool is_done() const {
+    return choice_.best && grid_.pipeline() == 1 && step_.device().overlap_slowdown < 2;
+  }
+
   void Try(int64_t microbatch) {
     if (FirstFailure(step_.model(), step_.training(), grid_, microbatch)) return;
     const GridShape shape = ShapeOf(step_.model(), step_.training(), grid_, microbatch);
