@@ -130,6 +130,7 @@ std::string SharedFile(const std::string& name);
 void AddDemoCommand(Cli& cli, CLI::App& app);
 void AddDoctorCommand(Cli& cli, CLI::App& app);
 void AddGpuCommands(Cli& cli, CLI::App& app);
+void AddGridCommands(Cli& cli, CLI::App& app);
 void AddHealthCommand(Cli& cli, CLI::App& app);
 void AddLayoutCommands(Cli& cli, CLI::App& app);
 void AddManifestCommands(Cli& cli, CLI::App& app);

@@ -57,6 +57,7 @@ int Main(int argc, char** argv) {
   AddDemoCommand(cli, app);
   AddDoctorCommand(cli, app);
   AddGpuCommands(cli, app);
+  AddGridCommands(cli, app);
   AddHealthCommand(cli, app);
   AddPipelineCommands(cli, app);
   AddPlanCommand(cli, app);

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "client/cli/grid_flags.h"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace crossmesh {
+
+// How much of a ranking is shown.
+struct GridRankingView {
+  int64_t top = 10;
+  bool refused = false;  // each of the first ones by itself, too
+};
+
+// The first grids with what their steps take; the axes of the best one with their rates; how many
+// were refused, by rule, with an example and its nearest fix.
+std::string GridRankingText(const GridRequest& request, const GridRanking& ranking,
+                            const GridRankingView& view);
+nlohmann::json GridRankingDocument(const GridRequest& request, const GridRanking& ranking,
+                                   const GridRankingView& view);
+
+// One grid: where its step's time goes, every collective with what hides it, axes, memory, and what
+// the schedule takes when it is simulated.
+std::string GridExplanation(const GridRequest& request, const RankedGrid& grid);
+nlohmann::json GridExplanationDocument(const GridRequest& request, const RankedGrid& grid);
+
+// Several grids, a column for each.
+std::string GridComparisonText(std::span<const RankedGrid> grids);
+nlohmann::json GridComparisonDocument(const GridRequest& request,
+                                      std::span<const RankedGrid> grids);
+
+// Memory term by term, a column for each grid, and whether it fits.
+std::string GridMemoryText(const GridRequest& request, std::span<const RankedGrid> grids);
+nlohmann::json GridMemoryDocument(const GridRequest& request, std::span<const RankedGrid> grids);
+
+}  // namespace crossmesh
