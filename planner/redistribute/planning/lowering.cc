@@ -96,6 +96,34 @@ bool IsUneven(const TypeDigits& type, int64_t low, int64_t high) {
       type.uneven(), [&](const IndexPart& part) { return part.low < high && low < part.high; });
 }
 
+// The parts of an index, major first, that both types cut from their tops on or not at all; a slab
+// is one by itself.
+std::vector<IndexPart> PartsOf(int64_t elements, std::span<const TypeDigits> types,
+                               const SlabPlace& place, int64_t slabs) {
+  const auto is_cut = [&](int64_t low, int64_t high) {
+    return std::ranges::any_of(types,
+                               [&](const TypeDigits& type) { return Touches(type, low, high); });
+  };
+  const int64_t slab_high = place.stride * place.length;
+  const int64_t slab_low = slab_high / slabs;
+  std::vector<int64_t> more;
+  if (slabs > 1) more = {slab_low, slab_high};
+  const std::vector<int64_t> boundaries = Boundaries(elements, types, more);
+  std::vector<IndexPart> parts;
+  for (size_t i = boundaries.size() - 1; i > 0; --i) {
+    const auto [low, high] = std::pair(boundaries[i - 1], boundaries[i]);
+    const bool is_slab = slabs > 1 && low == slab_low && high == slab_high;
+    // What neither cuts is one part with its neighbour.
+    if (!is_slab && !is_cut(low, high) && !parts.empty() && !parts.back().is_slab &&
+        parts.back().low == high && !is_cut(parts.back().low, parts.back().high)) {
+      parts.back().low = low;
+    } else {
+      parts.push_back({.low = low, .high = high, .is_slab = is_slab});
+    }
+  }
+  return parts;
+}
+
 std::string AxisName(int32_t atom) { return absl::StrCat("a", atom); }
 
 // Atoms that cut a part from its top on, major first; nothing where its cuts are elsewhere.
@@ -308,25 +336,8 @@ absl::StatusOr<std::vector<LoweredStep>> Lowering::Steps(int64_t slabs) const {
 absl::StatusOr<LoweredStep> Lowering::StepOf(const Move& move, int64_t slabs) const {
   const std::vector<TypeDigits> types = {TypeDigits(space_, move.before),
                                          TypeDigits(space_, move.after)};
-  const int64_t slab_high = slab_place_.stride * slab_place_.length;
-  const int64_t slab_low = slab_high / slabs;
-  std::vector<int64_t> more;
-  if (slabs > 1) more = {slab_low, slab_high};
-  const std::vector<int64_t> boundaries = Boundaries(space_.shape().elements(), types, more);
-  std::vector<IndexPart> parts;  // major first
-  for (size_t i = boundaries.size() - 1; i > 0; --i) {
-    const auto [low, high] = std::pair(boundaries[i - 1], boundaries[i]);
-    const bool is_slab = slabs > 1 && low == slab_low && high == slab_high;
-    const bool is_cut = Touches(types[0], low, high) || Touches(types[1], low, high);
-    // What neither cuts is one part with its neighbour.
-    if (!is_slab && !is_cut && !parts.empty() && !parts.back().is_slab &&
-        parts.back().low == high && !Touches(types[0], parts.back().low, parts.back().high) &&
-        !Touches(types[1], parts.back().low, parts.back().high)) {
-      parts.back().low = low;
-    } else {
-      parts.push_back({.low = low, .high = high, .is_slab = is_slab});
-    }
-  }
+  const std::vector<IndexPart> parts =
+      PartsOf(space_.shape().elements(), types, slab_place_, slabs);
 
   LoweredStep step;
   step.source.rule = step.destination.rule = space_.rule();
