@@ -57,8 +57,9 @@ absl::StatusOr<bool> CourseTaskRunner::IsOnGpus(const TaskSpec& spec) const {
   }
   // Some device of another worker is none.
   if (spec.communicators.empty()) {
-    return absl::UnimplementedError(absl::StrCat("steps: GPU ", ToString(*gpu),
-                                                 ": expected a communicator of GPUs, found none"));
+    return absl::UnimplementedError(
+        absl::StrCat("steps: expected GPUs alone or host memory alone, found GPU ", ToString(*gpu),
+                     " and others in host memory"));
   }
   return true;
 }

@@ -253,7 +253,7 @@ TEST(PlanRedistribution, RandomPlansOfGpusAreProven) {
 // So GPUs of a worker are given the parts of their devices.
 TEST(PlanRedistribution, APartOfAPartIsThatOfAWorkerWithTheseDevicesAlone) {
   int64_t with_courses = 0;
-  for (uint64_t seed = 600'000; seed < 600'060 && !HasFailure(); ++seed) {
+  for (uint64_t seed = 600'000; seed < 600'120 && !HasFailure(); ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     ASSERT_OK_AND_ASSIGN(const Plan plan, PlanOf(RandomCourseRequest(seed, true)));
     const std::vector<DeviceId>& devices = plan.tensors().devices();

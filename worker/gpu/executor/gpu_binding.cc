@@ -3,6 +3,7 @@
 #include "common/base/digest_builder.h"
 #include "common/base/error_place.h"
 #include "common/base/status_macros.h"
+#include "worker/executor/prepared_part.h"
 #include "worker/gpu/device/gpu_event.h"
 #include "worker/gpu/device/gpu_memory.h"
 #include "worker/gpu/device/registered_memory.h"

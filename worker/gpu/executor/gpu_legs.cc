@@ -5,6 +5,7 @@
 #include "common/base/status_macros.h"
 #include "common/plan/course.h"
 #include "worker/courses/course_places.h"
+#include "worker/executor/prepared_part.h"
 #include "worker/gpu/device/gpu_memory.h"
 #include "worker/gpu/executor/device_pointer.h"
 

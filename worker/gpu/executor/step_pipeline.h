@@ -70,6 +70,7 @@ class StepPipeline {
 
  private:
   using Step = CompiledPart::Step;
+  enum class Reducing : uint8_t { kNotYet, kQueued, kDone };
 
   static bool HasTransfers(const Step& step) {
     return step.m2n || !step.sends.empty() || !step.receives.empty() || !step.broadcasts.empty();
@@ -114,7 +115,6 @@ class StepPipeline {
   int32_t done_ = 0;
   int32_t issued_ = 0;
   bool is_begun_ = false;  // step issued_, whose group is in progress
-  enum class Reducing : uint8_t { kNotYet, kQueued, kDone };
   Reducing reduction_ = Reducing::kNotYet;
   Found found_;
   Bytes bytes_;

@@ -200,7 +200,7 @@ TEST_F(GpuCourseTest, WhatIsNotOnGpusAloneIsRefusedByName) {
   spec.communicators.clear();
   EXPECT_THAT(runner_->Start(spec, never),
               StatusIs(absl::StatusCode::kUnimplemented,
-                       HasSubstr("GPU h2.0: expected a communicator of GPUs, found none")));
+                       HasSubstr("found GPU h2.0 and others in host memory")));
   not_gpu_ = "h1.0";
   EXPECT_THAT(runner_->Start(spec, never),
               StatusIs(absl::StatusCode::kUnimplemented,
