@@ -164,5 +164,39 @@ TEST(GpuCourseRandom, EveryByteIsThatOfHostMemory) {
       << " + i";
 }
 
+// A tensor on six GPUs that takes two steps, and one on two others that takes one: a course for
+// each, in whose tables devices have other ranks than in the whole.
+DrawnCourse TwoMeshes() {
+  const auto placement = [](const char* mesh, const char* layout) {
+    return Placement{*ParseMesh(mesh), *ParseLayout(layout)};
+  };
+  constexpr char kSix[] = "x=2,y=3 on a.0-5";
+  constexpr char kTwo[] = "z=2 on b.0-1";
+  TensorTable::Spec spec{
+      .sources = {placement(kSix, "[x, y]"), placement(kTwo, "[z, -]")},
+      .destinations = {placement(kSix, "[y, x]"), placement(kTwo, "[-, z]")},
+      .groups = {{.shape = *Shape::Create({{96, 96}})},
+                 {.shape = *Shape::Create({{32, 64}}), .source = 1, .destination = 1}},
+      .group_of_tensor = {0, 1}};
+  CourseRequest request;
+  request.request = {.tensors = std::make_shared<const TensorTable>(*TensorTable::Create(spec)),
+                     .strategy = Strategy::kRedistribute};
+  request.request.redistribution.no_relays = true;
+  PutOnGpus(request.request);
+  request.sizes = {.array_bytes = 256, .row_elements = 1};
+  Plan plan = PlanOf(request).value();
+  return {.request = std::move(request), .plan = std::move(plan)};
+}
+
+TEST(GpuCourseRandom, DevicesOfACourseFindTheirPeersInTheWhole) {
+  std::vector<DrawnCourse> courses;
+  courses.push_back(TwoMeshes());
+  ASSERT_EQ(courses[0].plan.courses().size(), 2U);
+  const auto run = [&](int number, Meeting& meeting) {
+    return RunCourses(number, meeting, courses);
+  };
+  EXPECT_THAT(RunRanks(kCourseRanks, run), testing::Each(testing::IsEmpty()));
+}
+
 }  // namespace
 }  // namespace crossmesh
