@@ -98,7 +98,7 @@ absl::StatusOr<DrawnCourse> DrawCourse(RandomSource& random) {
     if (sums && request.request.redistribution.source_partial.empty()) continue;
     if (!random.OneIn(4)) request.sizes.array_bytes = 16;
     ASSIGN_OR_RETURN(Plan plan, PlanOf(request));
-    if (!plan.has_courses()) continue;
+    if (!plan.has_courses() || std::ssize(plan.tensors().devices()) > kCourseRanks) continue;
     // Most of what is drawn by chance is too small for several instances.
     if (plan.courses()[0].instances > 1 || random.OneIn(20)) {
       return DrawnCourse{std::move(request), std::move(plan), !random.OneIn(4)};

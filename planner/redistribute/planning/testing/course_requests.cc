@@ -140,7 +140,7 @@ CourseRequest RandomCourseRequest(uint64_t seed, bool partial, const RandomCours
   };
   const RedistributionRequest drawn = draw(seed);
   CourseRequest made = RequestOf(drawn, drawn_tensors());
-  if (!partial && !limits.gpus && one_in(2)) {
+  if (!partial && one_in(2)) {
     TensorTable::Spec spec;
     for (uint64_t i = 0; i < 2; ++i) {
       const RedistributionRequest of_mesh = draw(2 * seed + i);

@@ -32,9 +32,9 @@ struct CourseTensors {
 CourseRequest RequestOf(const RedistributionRequest& redistribution, const CourseTensors& tensors);
 
 struct RandomCourseLimits {
-  int64_t devices_max = 16;
-  std::optional<DataType> type = std::nullopt;
-  bool gpus = false;  // all devices are GPUs of hosts "h100x8", in one mesh
+  int64_t devices_max = 16;                     // of a mesh
+  std::optional<DataType> type = std::nullopt;  // nothing: by chance
+  bool gpus = false;                            // all devices are GPUs of hosts "h100x8"
 };
 
 // A few tensors whose meshes, two ends and types are by chance, from the seed alone. If `partial`,
