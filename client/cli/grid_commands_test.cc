@@ -19,9 +19,9 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-constexpr char kSmall[] =
+constexpr char kSmallModel[] =
     "--layers 8 --hidden 1024 --heads 16 --vocabulary 32000 --batch 64 --sequence 512 ";
-constexpr char kEight[] = "--gpu-host h100x8 --count 8 ";
+constexpr char kEightGpus[] = "--gpu-host h100x8 --count 8 ";
 
 std::string GridOutput(const std::string& arguments) {
   const ProgramResult result = Crossmesh(absl::StrCat("grid ", arguments));
@@ -41,7 +41,7 @@ std::string GridError(const std::string& arguments) {
 }
 
 TEST(GridCommandsTest, GridsAreRankedWithAxesAndRefusals) {
-  const std::string rank = absl::StrCat("rank ", kSmall, kEight);
+  const std::string rank = absl::StrCat("rank ", kSmallModel, kEightGpus);
   EXPECT_THAT(GridOutput(rank),
               AllOf(StartsWith("GRID"), HasSubstr("EXPOSED BY AXIS"), HasSubstr("described"),
                     HasSubstr("keep to all rules"), HasSubstr("8 devices of hosts h100x8"),
@@ -83,7 +83,7 @@ TEST(GridCommandsTest, RefusedGridsAreListedWithTheirFix) {
 }
 
 TEST(GridCommandsTest, AGridIsExplained) {
-  const std::string explain = absl::StrCat("explain r=2,z=2,pipeline=2 ", kSmall, kEight);
+  const std::string explain = absl::StrCat("explain r=2,z=2,pipeline=2 ", kSmallModel, kEightGpus);
   EXPECT_THAT(
       GridOutput(explain),
       AllOf(HasSubstr("PART OF THE STEP"), HasSubstr("the product of the weight gradient"),
@@ -105,7 +105,7 @@ TEST(GridCommandsTest, AGridIsExplained) {
 }
 
 TEST(GridCommandsTest, GridsAreComparedSideBySide) {
-  const std::string compare = absl::StrCat("compare z=8 r=8 ", kSmall, kEight);
+  const std::string compare = absl::StrCat("compare z=8 r=8 ", kSmallModel, kEightGpus);
   EXPECT_THAT(GridOutput(compare),
               AllOf(HasSubstr("over the first"), HasSubstr("1.000"), HasSubstr("r exposed"),
                     HasSubstr("z sent"), Not(HasSubstr("data"))));
@@ -115,7 +115,8 @@ TEST(GridCommandsTest, GridsAreComparedSideBySide) {
 }
 
 TEST(GridCommandsTest, MemoryIsShownTermByTermWhetherItFitsOrNot) {
-  const std::string memory = absl::StrCat("memory data=8 z=8 --memory 2000000000 ", kSmall, kEight);
+  const std::string memory =
+      absl::StrCat("memory data=8 z=8 --memory 2000000000 ", kSmallModel, kEightGpus);
   EXPECT_THAT(GridOutput(memory),
               AllOf(HasSubstr("gathered weights"), HasSubstr("does not fit"),
                     HasSubstr("data=8 needs "), HasSubstr("the nearest fix: ")));
@@ -138,7 +139,7 @@ TEST(GridCommandsTest, ModelsOfTheLiteratureAreRankedAsTheirAuthorsDo) {
               AllOf(HasSubstr("z=1024  "), HasSubstr("5.31 s")));
   EXPECT_EQ(GridJson(absl::StrCat(rank, "--cost-model axonn"))["grids"][1]["grid"],
             "r=8,z=64,data=2");
-  EXPECT_THAT(GridError(absl::StrCat("rank ", kSmall, kEight, "--cost-model axonn")),
+  EXPECT_THAT(GridError(absl::StrCat("rank ", kSmallModel, kEightGpus, "--cost-model axonn")),
               HasSubstr("expected --cluster with --count"));
 }
 
@@ -147,7 +148,7 @@ TEST(GridCommandsTest, MeasuredPositionsAndConfigsAreReadFromFiles) {
   const std::string rates = folder.PathOf("rates.json");
   std::ofstream(rates) << R"({"positions": [{"inner": 1, "own": 8, "bytes_per_second": 1000}]})";
   const nlohmann::json slow =
-      GridJson(absl::StrCat("explain z=8 ", kSmall, kEight, "--rates ", rates));
+      GridJson(absl::StrCat("explain z=8 ", kSmallModel, kEightGpus, "--rates ", rates));
   EXPECT_EQ(slow["axes"]["z"]["source"], "measured");
   EXPECT_EQ(slow["axes"]["z"]["bytes_per_second"], 1000);
   const std::string config = folder.PathOf("config.json");
@@ -155,7 +156,7 @@ TEST(GridCommandsTest, MeasuredPositionsAndConfigsAreReadFromFiles) {
       "intermediate_size": 4096, "num_attention_heads": 16, "num_hidden_layers": 8,
       "num_key_value_heads": 4, "vocab_size": 32000})";
   EXPECT_THAT(
-      GridOutput(absl::StrCat("rank --batch 8 --sequence 512 ", kEight, "--model ", config)),
+      GridOutput(absl::StrCat("rank --batch 8 --sequence 512 ", kEightGpus, "--model ", config)),
       HasSubstr("of keys and values"));
 }
 
@@ -184,11 +185,12 @@ TEST(GridCommandsTest, WhatCannotBeIsNamed) {
       {"rank --devices a.0-7 --model GPT-5B", "expected --model or the sizes of one, found both"},
       {"rank --devices a.0-7 --device tpu", "--device: device: expected one of a100"}};
   for (const auto& [arguments, error] : mistakes) {
-    EXPECT_THAT(GridError(absl::StrCat(arguments, " ", kSmall)), HasSubstr(error)) << arguments;
+    EXPECT_THAT(GridError(absl::StrCat(arguments, " ", kSmallModel)), HasSubstr(error))
+        << arguments;
   }
-  EXPECT_THAT(GridError(absl::StrCat("rank --batch 8 --sequence 8 ", kEight)),
+  EXPECT_THAT(GridError(absl::StrCat("rank --batch 8 --sequence 8 ", kEightGpus)),
               HasSubstr("expected --model, or --layers, --hidden and --heads"));
-  EXPECT_THAT(GridError(absl::StrCat("rank --model none.json --batch 8 --sequence 8 ", kEight)),
+  EXPECT_THAT(GridError(absl::StrCat("rank --model none.json --batch 8 --sequence 8 ", kEightGpus)),
               HasSubstr("model: expected a config.json, or one of GPT-5B"));
 }
 
