@@ -177,7 +177,7 @@ CourseRequest RequestFor(const Change& change) {
       .item_bytes = 4,
       .source = EndOf(*ParseLayout(change.source), axes, change.partial).value(),
       .destination = EndOf(*ParseLayout(change.destination), axes).value()};
-  CourseRequest made = RequestOf(request, 2, 2);
+  CourseRequest made = RequestOf(request, {.devices_of_host = 2, .tensors = 2});
   made.request.binding = BindingMode::kInPlace;
   made.request.redistribution.release_source = true;
   made.request.redistribution.no_relays = !change.relay;

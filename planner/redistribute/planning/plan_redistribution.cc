@@ -136,6 +136,7 @@ class RedistributionPlanner {
       absl::StrAppend(&text, text.empty() ? "" : ", ", tensors, " tensors in ", steps,
                       steps == 1 ? " step" : " steps");
     }
+    if (has_partial()) absl::StrAppend(&text, ", summands in the order of their coordinates");
     return text;
   }
 

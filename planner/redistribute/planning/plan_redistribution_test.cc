@@ -77,6 +77,12 @@ TEST(PlanRedistribution, ArraysAreAsSmallAsTheLimitOfMemoryAsks) {
                                        HasSubstr("with what lies between steps")));
 }
 
+TEST(PlanRedistribution, APlanWithSumsSaysInWhichOrderTheyAreMade) {
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanOf(SumsOfAMatrix()));
+  EXPECT_EQ(plan.figures().search,
+            "1 tensors in 1 step, summands in the order of their coordinates");
+}
+
 TEST(PlanRedistribution, ASimulationSaysThatItKnowsNoCourses) {
   ASSERT_OK_AND_ASSIGN(const Plan plan, PlanOf(SumsOfAMatrix()));
   EXPECT_THAT(Simulate(plan, Topology()),
