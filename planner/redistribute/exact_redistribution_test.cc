@@ -139,9 +139,11 @@ TEST_P(StudyTest, EstimatesAreNeverMoreThanTheLeastBytes) {
   }
 }
 
+// From every type, to every third destination of the larger meshes.
 TEST_P(StudyTest, EstimatesAreNeverMoreThanTheLeastSeconds) {
+  const size_t stride = mesh_.layouts.size() > 20 ? 3 : 1;
   for (const CollectiveCost& cost : Costs(mesh_.axes)) {
-    for (size_t destination = 0; destination < mesh_.layouts.size(); ++destination) {
+    for (size_t destination = 0; destination < mesh_.layouts.size(); destination += stride) {
       const TypeSpace types(mesh_.Request(0, destination), primes_);
       const std::optional<SearchSpace> space = SearchSpace::Create(types);
       ASSERT_TRUE(space.has_value());
@@ -153,7 +155,8 @@ TEST_P(StudyTest, EstimatesAreNeverMoreThanTheLeastSeconds) {
 INSTANTIATE_TEST_SUITE_P(All, StudyTest, testing::ValuesIn(StudiedMeshes()),
                          [](const auto& mesh) { return absl::StrCat("Mesh", mesh.index); });
 
-// The same with partial sums; of the largest mesh, every seventh pair.
+// The same with partial sums; of the largest mesh, every seventh pair, and by seconds every seventh
+// destination.
 TEST(StudyWithSumsTest, EveryPairTakesTheLeastBytesAndEstimatesAreNeverMore) {
   for (const StudiedMesh& mesh : StudiedMeshesWithSums()) {
     const AtomSizes primes = Primes(mesh);
@@ -167,8 +170,10 @@ TEST(StudyWithSumsTest, EveryPairTakesTheLeastBytesAndEstimatesAreNeverMore) {
       const std::optional<SearchSpace> searchable = SearchSpace::Create(types);
       ASSERT_TRUE(searchable.has_value());
       ExpectEstimatesAtMostTheLeast(*searchable, exact, {});
-      for (const CollectiveCost& cost : Costs(mesh.axes)) {
-        ExpectEstimatesAtMostTheLeast(*searchable, exact, cost);
+      if (destination % stride == 0) {
+        for (const CollectiveCost& cost : Costs(mesh.axes)) {
+          ExpectEstimatesAtMostTheLeast(*searchable, exact, cost);
+        }
       }
       for (size_t source = destination % stride; source < mesh.layouts.size(); source += stride) {
         const RedistributionRequest request = mesh.Request(source, destination);
