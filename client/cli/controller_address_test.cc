@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 constexpr const char* kWrong = "192.0.2.1:7400";
 
 constexpr const char* kAnyReshard =
-    "--manifest client/cli/testdata/small.json --source 'x=2 on a.0,b.0' --source-layout '[x, -]' "
+    "--manifest client/cli/testdata/small.json --source 'x=2 on a.0,b.0' --source '[x, -]' "
     "--destination 'y=2 on c.0,d.0' --destination-layout '[-, y]'";
 
 // The commands that a help lists: the first words of the lines below "Subcommands:".
@@ -84,6 +84,9 @@ std::string ArgumentsOf(const std::string& command) {
       {"pipeline run", "examples/pipeline.json --iterations 1"},
       {"pipeline stop", "pr-1"},
       {"plan", kAnyReshard},
+      {"redistribute",
+       "--manifest client/cli/testdata/small.json --mesh 'x=2 on a.0,b.0' --source '[x, -]' "
+       "--destination '[-, x]' --source-storage old --destination-storage new"},
       {"reshard", kAnyReshard},
       {"worker drain", "w"},
       {"worker forget", "w"}};
