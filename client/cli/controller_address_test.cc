@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 constexpr const char* kWrong = "192.0.2.1:7400";
 
 constexpr const char* kAnyReshard =
-    "--manifest client/cli/testdata/small.json --source 'x=2 on a.0,b.0' --source '[x, -]' "
+    "--manifest client/cli/testdata/small.json --source 'x=2 on a.0,b.0' --source-layout '[x, -]' "
     "--destination 'y=2 on c.0,d.0' --destination-layout '[-, y]'";
 
 // The commands that a help lists: the first words of the lines below "Subcommands:".
