@@ -131,7 +131,7 @@ GpuLegs OneLeg(std::shared_ptr<const CompiledPart> compiled, GpuTiles tiles) {
   return legs;
 }
 
-absl::StatusOr<GpuLegs> LegsOfCourses(Gpu& gpu, std::shared_ptr<const PreparedPart> part,
+absl::StatusOr<GpuLegs> LegsOfCourses(Gpu& gpu, const std::shared_ptr<const PreparedPart>& part,
                                       const GpuTiles& tiles, const CompiledPart::Options& options) {
   const WorkerPart::Spec& spec = part->part().spec();
   if (spec.devices.size() != 1) {

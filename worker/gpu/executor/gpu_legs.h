@@ -57,7 +57,7 @@ GpuLegs OneLeg(std::shared_ptr<const CompiledPart> compiled, GpuTiles tiles);
 // Of a part of one device that has courses, with memory for what lies between their steps.
 // ResourceExhausted: there is none; InvalidArgument: not one device; what CompiledPart::Create
 // says. Cost: that of compiling each step once, and the tensors of all instances.
-absl::StatusOr<GpuLegs> LegsOfCourses(Gpu& gpu, std::shared_ptr<const PreparedPart> part,
+absl::StatusOr<GpuLegs> LegsOfCourses(Gpu& gpu, const std::shared_ptr<const PreparedPart>& part,
                                       const GpuTiles& tiles, const CompiledPart::Options& options);
 
 }  // namespace crossmesh
