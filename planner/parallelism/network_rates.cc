@@ -1,8 +1,8 @@
 #include "planner/parallelism/network_rates.h"
 
 #include "common/base/status_macros.h"
-#include "common/mesh/gpu_costs.h"
 #include "common/mesh/json_reader.h"
+#include "planner/network/slowest_rates.h"
 
 #include <algorithm>
 #include <array>
@@ -19,18 +19,13 @@
 namespace crossmesh {
 namespace {
 
-// Of host memory, as planner/redistribute/mesh_cost.cc assumes them.
-constexpr double kHostStepSeconds = 50e-6;
-constexpr double kHostMessageSeconds = 10e-6;
-constexpr int64_t kHostCopyBytesPerSecond = 10'000'000'000;
-
 // The slowest device's part of what devices share, at each level.
 class DeviceRates {
  public:
-  DeviceRates(std::span<const DeviceId> devices, const Topology& topology) : topology_(topology) {
+  DeviceRates(std::span<const DeviceId> devices, const Topology& topology)
+      : topology_(topology), slowest_(SlowestRatesOf(devices, topology)) {
     std::map<std::string, int32_t> hosts;
     for (const DeviceId& device : devices) {
-      ++sharing_[SharedNic(device)];
       host_of_.push_back(
           hosts.try_emplace(device.host, static_cast<int32_t>(hosts.size())).first->second);
       const std::optional<int> rack = topology.RackOf(device.host);
@@ -39,7 +34,6 @@ class DeviceRates {
                               : static_cast<int32_t>(topology.racks().size()) + host_of_.back());
       if (rack) ++in_rack_[*rack];
     }
-    for (const DeviceId& device : devices) Add(device);
     for (const auto& [rack, count] : in_rack_) {
       const Rack& shared = topology.racks()[rack];
       uplink_ = std::min(
@@ -50,61 +44,21 @@ class DeviceRates {
   std::span<const int32_t> host_of() const { return host_of_; }
   std::span<const int32_t> rack_of() const { return rack_of_; }
   bool has_racks() const { return !topology_.racks().empty(); }
-  double step_seconds() const {
-    return all_gpus_ ? topology_.gpu_costs().step_seconds() : kHostStepSeconds;
-  }
-  RateLevel InHost() const { return {1, MessageSeconds(), Rate(inside_)}; }
-  RateLevel InRack() const { return {1, MessageSeconds() + latency_seconds_, Rate(nic_)}; }
-  RateLevel Beyond() const {
-    return {1, MessageSeconds() + latency_seconds_, Rate(std::min(nic_, uplink_))};
-  }
+  double step_seconds() const { return slowest_.step_seconds; }
+  RateLevel InHost() const { return {1, slowest_.message_seconds, Rate(slowest_.inside)}; }
+  RateLevel InRack() const { return {1, BetweenHosts(), Rate(slowest_.nic)}; }
+  RateLevel Beyond() const { return {1, BetweenHosts(), Rate(std::min(slowest_.nic, uplink_))}; }
 
  private:
   static double Rate(int64_t rate) { return static_cast<double>(std::max<int64_t>(1, rate)); }
-  double MessageSeconds() const {
-    return all_gpus_ ? topology_.gpu_costs().message_seconds() : kHostMessageSeconds;
-  }
-  // Host, and NIC of a GPU; host memory may use any.
-  std::pair<std::string, std::string> SharedNic(const DeviceId& device) const {
-    const HostGpu* const gpu = topology_.FindGpu(device);
-    return {device.host, gpu == nullptr ? "" : gpu->nic};
-  }
-
-  void Add(const DeviceId& device) {
-    const int64_t sharing = sharing_.at(SharedNic(device));
-    const HostGpu* const gpu = topology_.FindGpu(device);
-    const Host* const host = topology_.FindHost(device.host);
-    int64_t nic = std::min(topology_.RateOut(device.host), topology_.RateIn(device.host));
-    int64_t inside = kHostCopyBytesPerSecond;
-    if (gpu != nullptr) {
-      const Nic& own = *std::ranges::find(host->nics, gpu->nic, &Nic::name);
-      nic = std::min(own.out_bytes_per_second, own.in_bytes_per_second);
-      inside = std::min(gpu->link_out_bytes_per_second, gpu->link_in_bytes_per_second);
-    } else {
-      all_gpus_ = false;
-      if (host != nullptr && host->local_bytes_per_second > 0) {
-        inside = host->local_bytes_per_second / sharing;
-      }
-    }
-    nic_ = std::min(nic_, nic / sharing);
-    inside_ = std::min(inside_, inside);
-    if (host == nullptr) return;
-    for (const Nic& any : host->nics) {
-      latency_seconds_ = std::max(
-          latency_seconds_, static_cast<double>(any.out_latency_ns + any.in_latency_ns) * 1e-9);
-    }
-  }
+  double BetweenHosts() const { return slowest_.message_seconds + slowest_.latency_seconds; }
 
   const Topology& topology_;
-  std::map<std::pair<std::string, std::string>, int64_t> sharing_;
+  const SlowestRates slowest_;
   std::map<int, int64_t> in_rack_;
   std::vector<int32_t> host_of_;
   std::vector<int32_t> rack_of_;
-  int64_t nic_ = std::numeric_limits<int64_t>::max();
-  int64_t inside_ = std::numeric_limits<int64_t>::max();
   int64_t uplink_ = std::numeric_limits<int64_t>::max();
-  double latency_seconds_ = 0;
-  bool all_gpus_ = true;
 };
 
 // Is every part of so many consecutive members of a group in one unit, wherever the group stands?
