@@ -182,18 +182,14 @@ absl::StatusOr<v1::Network> Client::GetNetwork() {
   return std::move(*response.mutable_network());
 }
 
-absl::StatusOr<v1::Network> Client::SetNetwork(const v1::Topology& topology,
-                                               std::optional<int64_t> revision) {
-  v1::SetNetworkRequest request;
-  *request.mutable_topology() = topology;
-  if (revision.has_value()) request.set_revision(*revision);
+absl::StatusOr<v1::Network> Client::SetNetwork(const v1::SetNetworkRequest& request) {
   absl::StatusOr<v1::SetNetworkResponse> response;
   const auto once = [&] {
     response = CallOnce(*stubs_->networks, &v1::NetworkService::Stub::SetNetwork, request);
     return response.status();
   };
   // Of a revision only once: a second answer would be that another one is there.
-  RETURN_IF_ERROR(revision.has_value() ? Explain(once()) : Retry(once));
+  RETURN_IF_ERROR(request.has_revision() ? Explain(once()) : Retry(once));
   return std::move(*response->mutable_network());
 }
 

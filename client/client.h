@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -84,8 +83,7 @@ class Client {
   absl::StatusOr<v1::Network> GetNetwork();
   // InvalidArgument names what is wrong in the description. Returns what is current now. With a
   // revision, that of the one that it takes the place of: Aborted when another one is there.
-  absl::StatusOr<v1::Network> SetNetwork(const v1::Topology& topology,
-                                         std::optional<int64_t> revision = std::nullopt);
+  absl::StatusOr<v1::Network> SetNetwork(const v1::SetNetworkRequest& request);
   // Probes the links between workers, and makes what is found the current description.
   // `on_progress` is called by this thread. Made once; NetworkService has the errors.
   using OnMeasured = absl::FunctionRef<void(const v1::MeasureNetworkResponse::Progress&)>;

@@ -22,6 +22,7 @@ find_package(benchmark CONFIG REQUIRED)
 find_package(CLI11 CONFIG REQUIRED)
 find_package(Eigen3 CONFIG REQUIRED)  # of examples
 find_package(prometheus-cpp CONFIG REQUIRED)
+find_package(SQLite3 REQUIRED)  # SQLite::SQLite3
 find_package(ucx CONFIG REQUIRED)  # ucx::ucp
 
 include(cuda_wheels)

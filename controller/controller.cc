@@ -19,11 +19,13 @@
 #include "controller/dispatch/running_operation.h"
 #include "controller/dispatch/running_pipeline.h"
 #include "controller/dispatch/running_table.h"
+#include "controller/dispatch/start_gate.h"
 #include "controller/dispatch/thread_planning_queue.h"
 #include "controller/dispatch/thread_task_queue.h"
 #include "controller/membership/worker_registry.h"
 #include "controller/service/job_registry.h"
 #include "controller/service/random_token.h"
+#include "controller/store/epoch.h"
 #include "controller/store/memory_store.h"
 
 #include <array>
@@ -42,11 +44,6 @@ constexpr CommunicatorRegistry::Options kCommunicatorBounds = {
 constexpr size_t kPipelineRunBytesMax = size_t{64} << 20;
 // For calls that have been answered to reach their clients.
 constexpr absl::Duration kServerGrace = absl::Seconds(1);
-
-uint64_t EpochAt(absl::Time now) {
-  return static_cast<uint64_t>(absl::ToInt64Microseconds(
-      now - absl::FromCivil(absl::CivilDay(2020, 1, 1), absl::UTCTimeZone())));
-}
 
 // Brings news of workers to what depends on them.
 class MembershipNews final : public MembershipListener {
@@ -131,6 +128,11 @@ void CountWorkers(const WorkerRegistry& registry, ControllerMetrics& metrics) {
 struct Controller::Parts {
   explicit Parts(const Options& options);
 
+  // Work in progress ends before what it works on goes.
+  ~Parts();
+
+  // Runs of pipelines are told to stop, or left to the next controller where there may be one.
+  void EndPipelines();
   // Looks for silent workers, now and from now on.
   void Sweep();
 
@@ -138,7 +140,8 @@ struct Controller::Parts {
   ControllerMetrics metrics;
   const uint64_t epoch;
 
-  MemoryStore store;
+  const bool is_lasting;  // the store
+  const std::shared_ptr<MetadataStore> store;
   JobRecords operation_records;
   JobRecords pipeline_job_records;
   JobNumbers numbers;
@@ -155,6 +158,7 @@ struct Controller::Parts {
   OperationStates operation_states;
   JobRegistry<v1::Operation> operation_registry;
   CommunicatorLeases communicators;
+  StartGate gate{queue};
   RunningTable<RunningOperation> operations;
   JobRegistry<v1::PipelineRun> pipeline_job_registry;
   RunningTable<RunningPipeline> pipelines;
@@ -165,10 +169,12 @@ struct Controller::Parts {
 };
 
 Controller::Parts::Parts(const Options& options)
-    : epoch(EpochAt(clock.Now())),
-      operation_records(store, epoch, clock, {.noun = "operation", .id_prefix = "op-"}),
+    : epoch(options.epoch.value_or(EpochAt(clock.Now()))),
+      is_lasting(options.store != nullptr),
+      store(options.store != nullptr ? options.store : std::make_shared<MemoryStore>()),
+      operation_records(*store, epoch, clock, {.noun = "operation", .id_prefix = "op-"}),
       pipeline_job_records(
-          store, epoch, clock,
+          *store, epoch, clock,
           {.noun = "run", .id_prefix = "pr-", .finished_bytes_max = kPipelineRunBytesMax}),
       numbers(epoch),
       workers({.lost_after = options.lost_after}, clock, news),
@@ -198,6 +204,7 @@ Controller::Parts::Parts(const Options& options)
                   .workers = workers,
                   .queue = queue,
                   .planners = planners,
+                  .gate = gate,
                   .clock = clock,
                   .sink = operation_registry,
                   .metrics = metrics,
@@ -221,6 +228,22 @@ Controller::Parts::Parts(const Options& options)
   metrics.SetEpoch(epoch);
 }
 
+Controller::Parts::~Parts() {
+  planners.Stop();
+  queue.Stop();
+  tasks.Stop();
+  programs.Stop();
+  // What is on its way into the store, which outlives this, answers here: before the last commit.
+  store->Commit({.epoch = epoch}).status().IgnoreError();
+}
+
+void Controller::Parts::EndPipelines() {
+  const std::string reason = "the controller is stopping";
+  pipelines.WithAll([reason, lasting = is_lasting](RunningPipeline& run) {
+    lasting ? run.Leave(reason) : run.Stop(/*now=*/true, reason);
+  });
+}
+
 void Controller::Parts::Sweep() {
   workers.Sweep();
   CountWorkers(workers, metrics);
@@ -232,7 +255,7 @@ absl::StatusOr<std::unique_ptr<Controller>> Controller::Create(const Options& op
   auto parts = std::make_unique<Parts>(options);
   ASSIGN_OR_RETURN(
       parts->server,
-      ControllerServer::Start(options, {.store = parts->store,
+      ControllerServer::Start(options, {.store = *parts->store,
                                         .clock = parts->clock,
                                         .metrics = parts->metrics,
                                         .epoch = parts->epoch,
@@ -242,8 +265,10 @@ absl::StatusOr<std::unique_ptr<Controller>> Controller::Create(const Options& op
                                         .communicator_gateway = parts->communicator_gateway,
                                         .queue = parts->queue,
                                         .planners = parts->planners,
+                                        .operation_records = parts->operation_records,
                                         .operation_registry = parts->operation_registry,
                                         .operations = parts->operations,
+                                        .pipeline_job_records = parts->pipeline_job_records,
                                         .pipeline_job_registry = parts->pipeline_job_registry,
                                         .pipelines = parts->pipelines}));
   parts->queue.Post([&parts = *parts] { parts.Sweep(); });
@@ -268,8 +293,7 @@ void Controller::Shutdown(absl::Duration deadline) {
   parts_->server->SayNotServing();
   parts_->operation_registry.RefuseNew();
   parts_->pipeline_job_registry.RefuseNew();
-  parts_->pipelines.WithAll(
-      [](RunningPipeline& run) { run.Stop(/*now=*/true, "the controller is stopping"); });
+  parts_->EndPipelines();
   const absl::Duration end = parts_->clock.Monotonic() + deadline;
   if (!parts_->operations.WaitUntilIdle(deadline)) {
     LogWarning("operations_left", {{"operations", parts_->operations.running()}});

@@ -14,6 +14,8 @@
 
 namespace crossmesh {
 
+class MetadataStore;
+
 // A controller that serves: the composition of everything under controller/. Thread-safe.
 class Controller {
  public:
@@ -27,10 +29,16 @@ class Controller {
     // Becomes the current description of the network.
     std::optional<Topology> topology;
     absl::Duration lost_after = absl::Seconds(10);
+    // What outlives this controller; null: a store in memory, which ends with it.
+    std::shared_ptr<MetadataStore> store;
+    // The fencing number, when the store knows it.
+    std::optional<uint64_t> epoch;
   };
 
   // Listens and serves. InvalidArgument: an address malformed, or not local without `insecure`;
-  // FailedPrecondition: an address is in use or cannot be listened on.
+  // FailedPrecondition: an address is in use or cannot be listened on; DataLoss: the store has what
+  // cannot be read. Takes up the operations and the runs of pipelines that a former controller of
+  // the store has left.
   static absl::StatusOr<std::unique_ptr<Controller>> Create(const Options& options);
   // As Shutdown with no time.
   ~Controller();
@@ -38,14 +46,15 @@ class Controller {
   // As given, with the ports that were bound.
   const std::vector<std::string>& addresses() const;
   std::string metrics_address() const;  // empty when there is none
-  // The fencing number: microseconds from 2020 to the start, so that a controller that starts again
-  // fences its former self.
+  // The fencing number: that of the options, or microseconds from 2020 to the start, so that a
+  // controller that starts again fences its former self.
   uint64_t epoch() const;
 
   // In order: health says no, new operations and runs of pipelines are refused, those that run have
-  // `deadline` to end (runs are told to stop), workers and watchers are told to come back to the
-  // next controller, the server ends. Returns when all has stopped. Repeatable; a second call does
-  // not shorten the first.
+  // `deadline` to end (runs are stopped; with a store that outlives this controller, its next one
+  // goes on with them), workers and watchers are told to come back to the next controller, the
+  // server ends. Returns when all has stopped. Repeatable; a second call does not shorten the
+  // first.
   void Shutdown(absl::Duration deadline);
 
  private:

@@ -89,6 +89,9 @@ absl::StatusOr<std::unique_ptr<ControllerServer>> ControllerServer::Start(
                                                        .insecure = options.insecure}));
   }
   auto parts = std::make_unique<Parts>(environment, std::move(exporter));
+  RETURN_IF_ERROR(parts->catalog.Load());
+  RETURN_IF_ERROR(parts->reshard_service.TakeUp(environment.operation_records));
+  RETURN_IF_ERROR(parts->pipeline_service.TakeUp(environment.pipeline_job_records));
   // Before the server starts: no client may plan for a network that is not the operator's.
   if (options.topology.has_value()) {
     RETURN_IF_ERROR(parts->catalog.network

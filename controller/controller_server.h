@@ -18,6 +18,7 @@ namespace crossmesh {
 class CommunicatorGateway;
 class CommunicatorLeases;
 class ControllerMetrics;
+class JobRecords;
 class MetadataStore;
 class PlanningQueue;
 class ProbeGateway;
@@ -46,12 +47,15 @@ class ControllerServer {
     CommunicatorGateway& communicator_gateway;
     TaskQueue& queue;
     PlanningQueue& planners;
+    JobRecords& operation_records;
     JobRegistry<v1::Operation>& operation_registry;
     RunningTable<RunningOperation>& operations;
+    JobRecords& pipeline_job_records;
     JobRegistry<v1::PipelineRun>& pipeline_job_registry;
     RunningTable<RunningPipeline>& pipelines;
   };
-  // As Controller::Create.
+  // Takes up operations and runs of pipelines that a former controller has left. As
+  // Controller::Create.
   static absl::StatusOr<std::unique_ptr<ControllerServer>> Start(const Controller::Options& options,
                                                                  const Environment& environment);
   ~ControllerServer();

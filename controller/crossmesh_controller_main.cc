@@ -1,8 +1,10 @@
 // The daemon: the controller of a cluster.
 
 #include "common/base/error_place.h"
+#include "common/base/event_fd.h"
 #include "common/base/freed_memory.h"
 #include "common/base/log.h"
+#include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/daemon_main.h"
 #include "common/daemon/ready_file.h"
@@ -10,9 +12,14 @@
 #include "common/daemon/stop_signals.h"
 #include "common/mesh/topology_file.h"
 #include "controller/controller.h"
+#include "controller/leadership/etcd/etcd_candidate.h"
+#include "controller/store/sqlite/sqlite_store.h"
+#include "controller/store_commands.h"
 
+#include <cstdint>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -27,8 +34,13 @@
 namespace crossmesh {
 namespace {
 
+// For the next controller to lead at once.
+constexpr absl::Duration kResignationMax = absl::Seconds(3);
+
 struct Flags {
   Controller::Options controller;
+  std::string state_folder;
+  EtcdCandidate::Options candidate;  // with endpoints, when there are several controllers
   std::string topology_file;
   double shutdown_seconds = 10;
 };
@@ -42,6 +54,16 @@ void Declare(CLI::App& app, Flags& flags) {
       ->capture_default_str();
   app.add_flag("--insecure", flags.controller.insecure,
                "Allow addresses beyond this host, without encryption");
+  app.add_option("--state-dir", flags.state_folder,
+                 "Folder of what outlives the controller; without one it forgets all when it ends");
+  app.add_option("--etcd", flags.candidate.store.etcd.endpoints,
+                 "HOST:PORT of an etcd, in which metadata is, instead of a folder; repeat it for "
+                 "its members. Of several controllers one leads and serves");
+  app.add_option("--etcd-cluster", flags.candidate.store.cluster,
+                 "Name of this cluster, where several have one etcd")
+      ->capture_default_str();
+  app.add_option("--advertise", flags.candidate.address,
+                 "Where others reach this controller when it leads; the first --listen otherwise");
   app.add_option("--topology", flags.topology_file,
                  "JSON file that describes hosts, NICs and racks");
   app.add_option("--shutdown-timeout", flags.shutdown_seconds,
@@ -63,10 +85,59 @@ absl::Status ReadTopology(Flags& flags) {
   return absl::OkStatus();
 }
 
-absl::Status RunController(Flags flags, const DaemonFlags& daemon) {
-  RETURN_IF_ERROR(ReadTopology(flags));
-  ASSIGN_OR_RETURN(const StopSignals signals, StopSignals::Block());
-  ASSIGN_OR_RETURN(ReadyFile ready, ReadyFile::Claim(daemon.ready_file));
+// Why the store's disk can be used no longer, and that there is a reason. Thread-safe.
+class StoreFailure {
+ public:
+  static absl::StatusOr<std::unique_ptr<StoreFailure>> Create() {
+    ASSIGN_OR_RETURN(EventFd happened, EventFd::Create());
+    return std::make_unique<StoreFailure>(std::move(happened));
+  }
+  explicit StoreFailure(EventFd happened) : happened_(std::move(happened)) {}
+
+  void Set(const absl::Status& why) {
+    const MutexLock lock(mutex_);
+    why_ = why;
+    happened_.Signal();
+  }
+  absl::Status why() const {
+    const MutexLock lock(mutex_);
+    return why_;
+  }
+  const EventFd& happened() const { return happened_; }
+
+ private:
+  mutable Mutex mutex_;
+  absl::Status why_ ABSL_GUARDED_BY(mutex_);
+  EventFd happened_;
+};
+
+absl::Status OpenStore(Flags& flags, StoreFailure& failure) {
+  if (flags.state_folder.empty()) {
+    LogWarning("state_in_memory",
+               {{"reason",
+                 "without --state-dir meshes, manifests, operations and request ids are "
+                 "forgotten when this controller ends"}});
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<SqliteStore> store,
+                   OpenStoreOfController(flags.state_folder, [&failure](const absl::Status& why) {
+                     failure.Set(why);
+                   }));
+  flags.controller.epoch = store->next_epoch();
+  flags.controller.store = std::move(store);
+  return absl::OkStatus();
+}
+
+// What a daemon that serves has from its process.
+struct Process {
+  const DaemonFlags& daemon;
+  const StopSignals& signals;
+  ReadyFile& ready;
+};
+
+// Until a signal comes, which it returns; or 0, when `failed` does, after which nothing is waited
+// for.
+absl::StatusOr<int> Serve(const Flags& flags, const Process& process, const EventFd& failed) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Controller> controller,
                    Controller::Create(flags.controller));
   for (const std::string& address : controller->addresses()) {
@@ -74,22 +145,69 @@ absl::Status RunController(Flags flags, const DaemonFlags& daemon) {
                                   {"metrics_address", controller->metrics_address()},
                                   {"epoch", controller->epoch()}});
   }
-  RETURN_IF_ERROR(ready.Write({{"addresses", controller->addresses()},
-                               {"metrics_address", controller->metrics_address()},
-                               {"epoch", controller->epoch()}}));
-  RETURN_IF_ERROR(TellServiceManager("READY=1"));
-  LogInfo("controller_stops", {{"signal", signals.Wait()}});
-  return StopUnlessInsisted(signals,
-                            [&] { controller->Shutdown(absl::Seconds(flags.shutdown_seconds)); });
+  RETURN_IF_ERROR(process.ready.Write({{"addresses", controller->addresses()},
+                                       {"metrics_address", controller->metrics_address()},
+                                       {"epoch", controller->epoch()}}));
+  RETURN_IF_ERROR(TellServiceManager("READY=1\nSTATUS=serves"));
+  const int signal = WaitUntilStopped(process.signals, process.daemon, &failed);
+  LogInfo("controller_stops", {{"signal", signal}});
+  const absl::Duration deadline =
+      signal == 0 ? absl::ZeroDuration() : absl::Seconds(flags.shutdown_seconds);
+  RETURN_IF_ERROR(StopUnlessInsisted(process.signals, [&] { controller->Shutdown(deadline); }));
+  return signal;
+}
+
+// One of several controllers: stands by until it leads, and ends when it does not any more. Started
+// again it stands by again.
+absl::Status ServeForATerm(Flags flags, const Process& process) {
+  if (!flags.state_folder.empty()) {
+    return absl::InvalidArgumentError("expected --state-dir or --etcd, found both");
+  }
+  flags.candidate.store.etcd.insecure = flags.controller.insecure;
+  if (flags.candidate.address.empty()) flags.candidate.address = flags.controller.listen.front();
+  ASSIGN_OR_RETURN(const std::unique_ptr<EtcdCandidate> candidate,
+                   EtcdCandidate::Start(flags.candidate));
+  RETURN_IF_ERROR(TellServiceManager("READY=1\nSTATUS=stands by"));
+  LogInfo("controller_stands_by", {{"address", flags.candidate.address}});
+  absl::StatusOr<int> signal =
+      WaitUntilStopped(process.signals, process.daemon, &candidate->has_begun());
+  const std::optional<uint64_t> epoch = candidate->standing().epoch;
+  if (*signal == 0 && epoch.has_value()) {
+    flags.controller.store = candidate->store();
+    flags.controller.epoch = epoch;
+    signal = Serve(flags, process, candidate->has_ended());
+  }
+  const absl::Status why = candidate->standing().why;
+  candidate->Resign(kResignationMax);
+  RETURN_IF_ERROR(signal.status());
+  if (*signal != 0) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("this controller leads no more: ", why.message()));
+}
+
+absl::Status RunController(Flags flags, const DaemonFlags& daemon) {
+  RETURN_IF_ERROR(ReadTopology(flags));
+  if (daemon.only_check) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const StopSignals signals, StopSignals::Block());
+  ASSIGN_OR_RETURN(ReadyFile ready, ReadyFile::Claim(daemon.ready_file));
+  const Process process{daemon, signals, ready};
+  if (!flags.candidate.store.etcd.endpoints.empty()) {
+    return ServeForATerm(std::move(flags), process);
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<StoreFailure> failure, StoreFailure::Create());
+  RETURN_IF_ERROR(OpenStore(flags, *failure));
+  RETURN_IF_ERROR(Serve(flags, process, failure->happened()).status());
+  return failure->why();
 }
 
 }  // namespace
 }  // namespace crossmesh
 
 int main(int argc, char** argv) {
+  if (const auto exit_code = crossmesh::RunStoreCommand(argc, argv)) return *exit_code;
   crossmesh::KeepFreedMemory();  // it plans whenever a trainer has new weights
   CLI::App app("Crossmesh controller: holds the cluster's metadata, plans, and runs operations",
                "crossmesh-controller");
+  app.footer("Commands for the store of --state-dir: verify-store, backup, restore");
   crossmesh::Flags flags;
   crossmesh::Declare(app, flags);
   return crossmesh::RunDaemon(app, argc, argv, [&flags](const crossmesh::DaemonFlags& daemon) {

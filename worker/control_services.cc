@@ -11,6 +11,7 @@
 #include "worker/service/communicator_service.h"
 #include "worker/service/control_streams.h"
 #include "worker/service/probe_service.h"
+#include "worker/tasks/task_table.h"
 #include "worker/worker_devices.h"
 
 #include <utility>
@@ -50,11 +51,13 @@ absl::Status ControlServices::Open(const Ports& ports) {
       ProgramHost::Ports{
           .control = ports.control,
           .data = ports.data,
-          .runner = ports.replays,
+          .replayer = ports.replayer,
           .memory = ports.devices.memory(),
-          .make_arena = [&devices = ports.devices](const DeviceId& device, ByteCount bytes) {
-            return devices.MakeArena({.name = "pipeline", .device = device}, bytes);
-          }});
+          .obey = [&tasks = ports.tasks](uint64_t epoch) { return tasks.Obey(epoch); },
+          .make_arena =
+              [&devices = ports.devices](const DeviceId& device, ByteCount bytes) {
+                return devices.MakeArena({.name = "pipeline", .device = device}, bytes);
+              }});
   pipeline_service_ = MakePipelineExecutionService(*programs_);
   ASSIGN_OR_RETURN(probes_, ProbeTable::Create({.interfaces = options_.interfaces}, ports.clock));
   probe_service_ = std::make_unique<ProbeService>(*probes_);

@@ -16,11 +16,11 @@ class Clock;
 class CommunicatorService;
 class EventLoop;
 class MetricsExporter;
+class PartReplayer;
 class PipelineLoop;
 class ProbeService;
 class ProbeTable;
 class ProgramHost;
-class ReplayRunner;
 class RpcMetrics;
 class RpcServer;
 class TaskTable;
@@ -47,7 +47,7 @@ class ControlServices {
     EventLoop& data;
     WorkerDevices& devices;
     TaskTable& tasks;
-    ReplayRunner& replays;  // on the data loop
+    PartReplayer& replayer;  // on the data loop
     const Clock& clock;
   };
 

@@ -157,6 +157,7 @@ absl::Status Resolve(Flags& flags) {
 
 absl::Status RunWorker(Flags flags, const DaemonFlags& daemon) {
   RETURN_IF_ERROR(Resolve(flags));
+  if (daemon.only_check) return absl::OkStatus();
   // Before the worker makes threads, which inherit what is blocked.
   ASSIGN_OR_RETURN(const StopSignals signals, StopSignals::Block());
   ASSIGN_OR_RETURN(EventFd drained, EventFd::Create());
@@ -174,7 +175,7 @@ absl::Status RunWorker(Flags flags, const DaemonFlags& daemon) {
                                {"memory_socket", flags.worker.memory_socket},
                                {"metrics_address", worker->metrics_address()}}));
   RETURN_IF_ERROR(TellServiceManager("READY=1"));
-  if (const int signal = signals.Wait(&drained); signal != 0) {
+  if (const int signal = WaitUntilStopped(signals, daemon, &drained); signal != 0) {
     LogInfo("worker_stops", {{"signal", signal}});
   }
   RETURN_IF_ERROR(StopUnlessInsisted(

@@ -5,10 +5,12 @@
 #include "common/base/status_macros.h"
 #include "common/event_loop/event_loop.h"
 #include "common/metrics/worker_metrics.h"
+#include "worker/courses/course_replayer.h"
 #include "worker/courses/course_task_runner.h"
 #include "worker/data_exposure.h"
 #include "worker/data_transport.h"
 #include "worker/executor/executor.h"
+#include "worker/executor/replay_runner.h"
 #include "worker/gpu/tasks/bridged_task_runner.h"
 #include "worker/gpu/tasks/gpu_task_runner.h"
 #include "worker/gpu/tasks/mixed_task_runner.h"
@@ -19,6 +21,7 @@
 #include "worker/worker_devices.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
@@ -59,6 +62,7 @@ class DataPlane::Sampler {
   // Whether bytes have moved since the last time.
   bool RecordCounters(const ExecutorCounters& now);
   void RecordMemory(const ExecutorCounters& now);
+  void RecordCourses();
 
   DataPlane& plane_;
   const StorageTable& storages_;
@@ -93,13 +97,21 @@ bool DataPlane::Sampler::RecordCounters(const ExecutorCounters& now) {
 
 void DataPlane::Sampler::RecordMemory(const ExecutorCounters& now) {
   plane_.ports_.metrics.SetStagingBytes(now.staging_bytes_used, plane_.staging_bytes_);
+  plane_.ports_.metrics.SetStagingPeak(now.send_staging_peak, now.receive_staging_peak);
   const StorageBytes bytes = storages_.Bytes();
   plane_.ports_.metrics.SetTensorBytes(bytes.resident, bytes.receiving, bytes.shadows);
-  const CourseCounters& courses = plane_.course_runner_->counters();
-  plane_.ports_.metrics.SetCourses(courses.steps_moved - last_courses_.steps_moved,
-                                   courses.reduced_bytes - last_courses_.reduced_bytes,
-                                   courses.array_bytes);
-  last_courses_ = courses;
+  RecordCourses();
+}
+
+void DataPlane::Sampler::RecordCourses() {
+  const CourseCounters& now = plane_.courses_;
+  WorkerMetrics& metrics = plane_.ports_.metrics;
+  for (size_t kind = 0; kind < now.steps_moved.size(); ++kind) {
+    metrics.CourseSteps(kind, now.steps_moved[kind] - last_courses_.steps_moved[kind]);
+  }
+  metrics.Reduced(now.reduced_bytes - last_courses_.reduced_bytes);
+  metrics.SetArrayBytes(now.array_bytes, now.array_bytes_peak);
+  last_courses_ = now;
 }
 
 DataPlane::DataPlane(const Ports& ports, int64_t staging_bytes)
@@ -115,13 +127,15 @@ absl::StatusOr<std::unique_ptr<DataPlane>> DataPlane::Create(const Ports& ports,
   plane->executor_ = Executor::Create(ports.data, executor);
   ASSIGN_OR_RETURN(plane->transport_, MakeDataTransport(transport, *plane->executor_));
   RETURN_IF_ERROR(plane->executor_->Attach(*plane->transport_));
+  plane->course_replayer_ = std::make_unique<CourseReplayer>(CourseReplayer::Ports{
+      .loop = ports.data, .others = plane->executor_->replays(), .counters = plane->courses_});
   ports.data.AddSource(*plane->transport_);
   plane->link_ =
       *FindTransportLink(plane->transport_->name(), transport.shared_memory ? "shm" : "tcp");
   return plane;
 }
 
-ReplayRunner& DataPlane::replays() { return executor_->replays(); }
+PartReplayer& DataPlane::replayer() { return *course_replayer_; }
 
 absl::Status DataPlane::OpenTasks(const TaskOptions& options, WorkerDevices& devices) {
   worker_ = options.worker;
@@ -142,6 +156,7 @@ absl::Status DataPlane::OpenTasks(const TaskOptions& options, WorkerDevices& dev
       .loop = ports_.data,
       .replays = executor_->replays(),
       .others = *mixed_runner_,
+      .counters = courses_,
       .make_memory =
           [&devices](const DeviceId& device, ByteCount bytes) {
             return devices.MakeArena({.name = "steps", .device = device}, bytes);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/metrics/label_set.h"
+#include "worker/courses/course_counters.h"
 
 #include <cstdint>
 #include <memory>
@@ -13,13 +14,14 @@
 namespace crossmesh {
 
 class BridgedTaskRunner;
+class CourseReplayer;
 class CourseTaskRunner;
 class Clock;
 class EventLoop;
 class Executor;
 class GpuTaskRunner;
 class MixedTaskRunner;
-class ReplayRunner;
+class PartReplayer;
 class TaskTable;
 class Transport;
 class WorkerDevices;
@@ -57,7 +59,7 @@ class DataPlane {
   void FinishTasks(absl::Duration drain_timeout);
 
   Transport& transport() { return *transport_; }
-  ReplayRunner& replays();
+  PartReplayer& replayer();
   TaskTable& tasks() { return *tasks_; }
 
  private:
@@ -77,7 +79,9 @@ class DataPlane {
   std::unique_ptr<Executor> executor_;  // holds messages of the transport
   std::unique_ptr<GpuTaskRunner> gpu_runner_;
   std::unique_ptr<MixedTaskRunner> mixed_runner_;
+  CourseCounters courses_;  // of the two below
   std::unique_ptr<CourseTaskRunner> course_runner_;
+  std::unique_ptr<CourseReplayer> course_replayer_;
   std::unique_ptr<Sampler> sampler_;
 };
 

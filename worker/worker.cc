@@ -120,7 +120,7 @@ absl::Status Worker::OpenServices() {
                                    .data = *data_,
                                    .devices = *devices_,
                                    .tasks = data_plane_->tasks(),
-                                   .replays = data_plane_->replays(),
+                                   .replayer = data_plane_->replayer(),
                                    .clock = clock_}));
   RETURN_IF_ERROR(devices_->ServeMemory());
   session_ = std::make_unique<ControllerSession>(

@@ -67,6 +67,8 @@ std::vector<std::string> CommandsWithAController() {
 // What each must be given; a command that is not here needs nothing.
 std::string ArgumentsOf(const std::string& command) {
   const std::map<std::string, std::string> arguments = {
+      {"grid tune",
+       "--devices a.0-1 --layers 2 --hidden 64 --heads 4 --vocabulary 64 --batch 8 --sequence 8"},
       {"manifest create", "m examples/gpt2.json"},
       {"manifest delete", "m"},
       {"manifest show", "m"},

@@ -1,6 +1,9 @@
 #include "client/cli/cli.h"
+#include "client/cli/grid_draw_command.h"
 #include "client/cli/grid_flags.h"
+#include "client/cli/grid_layouts_command.h"
 #include "client/cli/grid_report.h"
+#include "client/cli/grid_tune_command.h"
 #include "client/cli/options.h"
 #include "common/base/format.h"
 #include "common/base/status_macros.h"
@@ -69,9 +72,11 @@ absl::Status Rank(Cli& cli, const RankFlags& flags) {
   if (flags.cost_model != "ours") return RankByAxonn(cli, flags);
   ASSIGN_OR_RETURN(const GridRequest request, flags.grid.Read());
   const GridRanking ranking = RankGrids(request.step, request.limits);
-  if (ranking.feasible.empty()) return NoGridError(request.step, ranking);
-  return cli.Answer(GridRankingDocument(request, ranking, flags.view),
-                    GridRankingText(request, ranking, flags.view));
+  // Why there is none is listed where that was asked for.
+  if (ranking.feasible.empty() && !flags.view.refused) return NoGridError(request.step, ranking);
+  RETURN_IF_ERROR(cli.Answer(GridRankingDocument(request, ranking, flags.view),
+                             GridRankingText(request, ranking, flags.view)));
+  return ranking.feasible.empty() ? NoGridError(request.step, ranking) : absl::OkStatus();
 }
 
 struct NamedGridsFlags {
@@ -172,6 +177,9 @@ void AddGridCommands(Cli& cli, CLI::App& app) {
       {"compare", "Sets the predictions of grids side by side", "z=64 r=8,z=8", 0, Compare});
   AddNamedGridsCommand(
       cli, group, {"memory", "Shows what devices hold, term by term", "z=64 r=8,z=8", 0, Memory});
+  AddGridDrawCommand(cli, group);
+  AddGridLayoutsCommand(cli, group);
+  AddGridTuneCommand(cli, group);
 }
 
 }  // namespace crossmesh

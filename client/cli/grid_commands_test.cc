@@ -104,6 +104,18 @@ TEST(GridCommandsTest, AGridIsExplained) {
   EXPECT_GT(document["simulated_schedule_seconds"].get<double>(), 0);
 }
 
+TEST(GridCommandsTest, ADeviceOfAThousandthOfThePeakComputesAThousandTimesAsLong) {
+  const std::string explain = absl::StrCat("explain z=8 ", kSmallModel, kEightGpus);
+  // That is slow enough that no product waits for memory.
+  const nlohmann::json slow = GridJson(absl::StrCat(explain, "--flops 1e9"));
+  const nlohmann::json slower = GridJson(absl::StrCat(explain, "--flops 1e6"));
+  const auto compute = [](const nlohmann::json& of) {
+    return of["parts_seconds"]["compute"].get<double>();
+  };
+  EXPECT_NEAR(compute(slower) / compute(slow), 1000, 1);
+  EXPECT_THAT(GridError(absl::StrCat(explain, "--flops -1")), HasSubstr("flops per second"));
+}
+
 TEST(GridCommandsTest, GridsAreComparedSideBySide) {
   const std::string compare = absl::StrCat("compare z=8 r=8 ", kSmallModel, kEightGpus);
   EXPECT_THAT(GridOutput(compare),
@@ -141,6 +153,36 @@ TEST(GridCommandsTest, ModelsOfTheLiteratureAreRankedAsTheirAuthorsDo) {
             "r=8,z=64,data=2");
   EXPECT_THAT(GridError(absl::StrCat("rank ", kSmallModel, kEightGpus, "--cost-model axonn")),
               HasSubstr("expected --cluster with --count"));
+}
+
+TEST(GridCommandsTest, MeasuredProductsAreReadFromAFileAndShownWithTheirSource) {
+  const TemporaryFolder folder;
+  const std::string products = folder.PathOf("products.json");
+  std::ofstream(products) << R"({"products": [
+      {"mode": "weight_gradient", "m": 512, "n": 1024, "k": 1024, "flops_per_second": 1000000000000}]})";
+  const std::string explain = absl::StrCat("explain z=8 ", kSmallModel, kEightGpus);
+  EXPECT_THAT(GridOutput(explain),
+              AllOf(HasSubstr("law: 0.78 of the peak, half of it at 80"),
+                    HasSubstr("1.1256 times as long, assumed"), Not(HasSubstr("scaled"))));
+  const std::string measured = absl::StrCat(explain, "--overlap-slowdown 1 --products ", products);
+  EXPECT_THAT(GridOutput(measured),
+              AllOf(HasSubstr("law: 0.78 of the peak, half of it at 80"),
+                    HasSubstr("law, scaled to what was measured at m=512, n=1024, k=1024"),
+                    HasSubstr("1 times as long, given")));
+  const nlohmann::json before = GridJson(explain);
+  const nlohmann::json after = GridJson(measured);
+  EXPECT_GT(after["parts_seconds"]["compute"].get<double>(),
+            before["parts_seconds"]["compute"].get<double>());
+  EXPECT_EQ(after["parts_seconds"]["slowed by overlap"], 0);
+  EXPECT_EQ(before["products"].size() * 3, after["products"].size());
+  for (const nlohmann::json& product : after["products"]) {
+    const double flops =
+        2 * product["m"].get<double>() * product["n"].get<double>() * product["k"].get<double>();
+    EXPECT_NEAR(product["seconds"].get<double>() * product["flops_per_second"].get<double>(), flops,
+                1e-6 * flops);
+  }
+  EXPECT_THAT(GridError(absl::StrCat(explain, "--overlap-slowdown 0.5")),
+              HasSubstr("overlap slow-down: expected 1 to 100, found 0.5"));
 }
 
 TEST(GridCommandsTest, MeasuredPositionsAndConfigsAreReadFromFiles) {
@@ -198,6 +240,87 @@ TEST(GridCommandsTest, ACubeWhoseSquareDividesNoWidthIsRefused) {
   EXPECT_THAT(GridError("explain c=2,r=2,z=2 --layers 2 --hidden 18 --heads 6 --batch 64 "
                         "--sequence 64 --activations scattered --gpu-host h100x8 --count 8"),
               HasSubstr("a cube of q=2 needs widths that q^2=4 divides, and qkv has one of 18"));
+}
+
+TEST(GridCommandsTest, TuningIsOnDevicesOfTheClusterAlone) {
+  EXPECT_THAT(GridError(absl::StrCat("tune ", kSmallModel, kEightGpus)),
+              HasSubstr("expected --devices alone, on the network that the controller knows"));
+  EXPECT_THAT(
+      GridError("layouts c=5 --layers 1 --hidden 24 --heads 6 --family gpt2 --devices a.0-4"),
+      HasSubstr("*wte.weight: expected a multiple of 5"));
+  EXPECT_THAT(GridError(absl::StrCat("tune --top 0 --devices a.0-7 ", kSmallModel)),
+              HasSubstr("--top and --iterations: expected at least 1, found 0 and 3"));
+}
+
+TEST(GridCommandsTest, StepsAreDrawnWithAndWithoutOverlaps) {
+  const TemporaryFolder folder;
+  const std::string file = folder.PathOf("grid.svg");
+  const std::string model =
+      "--layers 2 --hidden 1024 --heads 16 --vocabulary 32000 --batch 16 --sequence 512 ";
+  GridOutput(absl::StrCat("draw r=2,z=2 r=2,pipeline=2 ", model,
+                          "--devices a.0,b.0,c.0,d.0 --without-overlaps --svg ", file));
+  EXPECT_THAT(ReadAll(file),
+              AllOf(HasSubstr("r=2,z=2, nothing overlaps"), HasSubstr("r=2,z=2: "),
+                    HasSubstr("weights, "), HasSubstr("copies"), HasSubstr("rank 1 computes"),
+                    HasSubstr("between stages, "), HasSubstr("gradients of weights")));
+  EXPECT_THAT(GridError(absl::StrCat("draw z=8 ", model, kEightGpus, "--svg ", file)),
+              HasSubstr("network: expected --devices, with or without --topology"));
+}
+
+// With the nearest fix for each rule, and grid by grid.
+TEST(GridCommandsTest, WhereNoGridWillDoRankShowsWhatRefusesThem) {
+  const ProgramResult ranked = Crossmesh(
+      "grid rank --layers 4 --hidden 250 --heads 7 --batch 30 --sequence 64 --devices a.0-6 "
+      "--refused");
+  EXPECT_NE(ranked.exit_status, 0);
+  EXPECT_THAT(ranked.error, HasSubstr("expected one that keeps to all rules, found none"));
+  EXPECT_THAT(ranked.out, AllOf(HasSubstr("0 of 7 keep to all rules"), HasSubstr("BECAUSE"),
+                                HasSubstr("data=7      batch"),
+                                HasSubstr("pipeline=7 does not divide 4 layers; the nearest")));
+}
+
+TEST(GridCommandsTest, VectorsMayLieOnTheDiagonal) {
+  const std::string model = "--layers 2 --hidden 64 --heads 8 --vocabulary 128 ";
+  const std::string training = "--batch 16 --sequence 8 --activations scattered --keep-gathered ";
+  const std::string devices = "--devices a.0-7 ";
+  const nlohmann::json explained =
+      GridJson(absl::StrCat("explain c=2,r=2,z=2 --vectors diagonal ", model, training, devices));
+  EXPECT_THAT(explained.dump(), HasSubstr("step begin"));
+  EXPECT_THAT(
+      GridError(absl::StrCat("explain c=2,r=4 --vectors diagonal ", model, training, devices)),
+      HasSubstr("vectors on the diagonal need c = r, and these are 2 and 4"));
+  EXPECT_THAT(
+      GridError(absl::StrCat("rank --vectors diagonal --batch 16 --sequence 8 ", model, devices)),
+      HasSubstr("vectors: expected replicated ones beside replicated activations"));
+  EXPECT_THAT(GridOutput(absl::StrCat("layouts c=2,r=2,z=2 --vectors diagonal --family gpt2 ",
+                                      model, devices)),
+              HasSubstr("*h.{l}.ln_?.bias  {[0:16]; ; ; [32:48]; [16:32]; ; ; [48:64]}\n"));
+}
+
+// From one grid, over pipeline stages as well, to another, and to servers.
+TEST(GridCommandsTest, LayoutsOfGridsArePlannedAsTheyAreShown) {
+  const TemporaryFolder folder;
+  const auto side = [&](const char* name, const char* grid, const char* devices) {
+    const std::string arguments =
+        absl::StrCat("layouts ", grid, " --layers 12 --hidden 768 --heads 12 --family gpt2 ",
+                     "--devices ", devices);
+    const std::string rules = folder.PathOf(absl::StrCat(grid, ".rules"));
+    std::ofstream(rules) << GridOutput(arguments);
+    const nlohmann::json document = GridJson(arguments);
+    EXPECT_THAT(ReadAll(rules), HasSubstr(document["rules"].get<std::string>()));
+    return absl::StrCat(" --", name, " '", document["mesh"].get<std::string>(), "' --", name,
+                        "-rules ", rules);
+  };
+  const std::string source = side("source", "c=2,r=2,z=2", "a.0-7");
+  for (const std::string& destination :
+       {side("destination", "r=4,pipeline=2", "b.0-7"), side("destination", "z=3,data=2", "b.0-5"),
+        std::string(" --destination 'replica=2,model=2 on e.0-1,f.0-1' --destination-rules "
+                    "examples/gpt2.tp.rules --replica-axes replica")}) {
+    const ProgramResult plan = Crossmesh(
+        absl::StrCat("plan --manifest examples/gpt2.json", source, destination, " --json"));
+    ASSERT_EQ(plan.exit_status, 0) << plan.error;
+    EXPECT_THAT(plan.out, HasSubstr("bound"));
+  }
 }
 
 }  // namespace

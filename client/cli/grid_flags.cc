@@ -8,6 +8,7 @@
 #include "common/mesh/mesh.h"
 #include "common/mesh/topology_file.h"
 #include "planner/parallelism/network_rates.h"
+#include "planner/parallelism/product_table.h"
 #include "planner/parallelism/published/published_models.h"
 #include "planner/parallelism/transformer_file.h"
 
@@ -73,6 +74,10 @@ void GridFlags::AddTrainingTo(CLI::App& command) {
       .ShowDefault();
   AddFlag(command, "--keep-gathered", keep_gathered_,
           "Scattered activations: keep gathered inputs for the backward pass");
+  AddOption(command, "--vectors", vectors_,
+            "Scattered activations: where norms and biases lie; diagonal needs c = r")
+      .OneOf({"replicated", "diagonal"})
+      .ShowDefault();
   AddOption(command, "--recompute", recompute_, "What the backward pass computes again")
       .OneOf({"none", "selective", "full"})
       .ShowDefault();
@@ -100,7 +105,14 @@ void GridFlags::AddTrainingTo(CLI::App& command) {
 
 void GridFlags::AddNetworkTo(CLI::App& command) {
   AddOption(command, "--device", device_, "What computes: a100, gh200, h100, mi250x").ShowDefault();
+  AddOption(command, "--products", products_,
+            "JSON file of measured products, in the place of the device's law");
+  AddOption(
+      command, "--overlap-slowdown", overlap_slowdown_,
+      "So many times longer computing takes beside collectives; that of Galvatron, unless given")
+      .ShowDefault();
   AddOption(command, "--memory", memory_, "Bytes of a device, instead of what it is sold with");
+  AddOption(command, "--flops", flops_, "FLOP/s of a device at its peak, instead of the maker's");
   AddOption(command, "--devices", devices_, "Devices in order, e.g. a.0-7,b.0-7");
   AddOption(command, "--topology", topology_, "Network file that describes them");
   AddOption(command, "--gpu-host", gpu_host_, "Instead: hosts as they are sold, e.g. h100x8");
@@ -168,6 +180,7 @@ absl::StatusOr<Training> GridFlags::ReadTraining() const {
                     .zero = zero_,
                     .cached_layers = cached_layers_};
   ASSIGN_OR_RETURN(training.activations, ParseActivationForm(activations_));
+  ASSIGN_OR_RETURN(training.vectors, ParseVectorForm(vectors_));
   ASSIGN_OR_RETURN(training.recompute, ParseRecompute(recompute_));
   ASSIGN_OR_RETURN(training.schedule, ParseGridSchedule(schedule_));
   ASSIGN_OR_RETURN(training.context, ParseContextMethod(context_));
@@ -181,6 +194,11 @@ absl::StatusOr<Training> GridFlags::ReadTraining() const {
 absl::StatusOr<DeviceProfile> GridFlags::ReadDevice() const {
   ASSIGN_OR_RETURN(DeviceProfile device, At("--device", FindDevicePreset(device_)));
   if (memory_) device.memory_bytes = *memory_;
+  if (flops_ != 0) device.flops_per_second = flops_;
+  device.overlap_slowdown = overlap_slowdown_;
+  if (products_.empty()) return device;
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(products_));
+  ASSIGN_OR_RETURN(device.products, ParseProductTable(products_, text));
   return device;
 }
 
@@ -195,6 +213,18 @@ absl::StatusOr<const PublishedCluster*> GridFlags::ReadCluster() const {
   return At("--cluster", FindCluster(cluster_));
 }
 
+absl::StatusOr<DescribedDevices> GridFlags::ReadDescribedDevices() const {
+  if (devices_.empty() || !gpu_host_.empty() || !cluster_.empty()) {
+    return absl::InvalidArgumentError("network: expected --devices, with or without --topology");
+  }
+  DescribedDevices described;
+  ASSIGN_OR_RETURN(described.devices, At("--devices", ParseDevices(devices_)));
+  if (topology_.empty()) return described;
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(topology_));
+  ASSIGN_OR_RETURN(described.topology, At(topology_, ParseTopologyFile(text)));
+  return described;
+}
+
 absl::StatusOr<GridFlags::Network> GridFlags::ReadDescribedNetwork() const {
   if (!gpu_host_.empty()) {
     if (count_ < 1 || count_ > kDevicesMax) {
@@ -205,12 +235,8 @@ absl::StatusOr<GridFlags::Network> GridFlags::ReadDescribedNetwork() const {
     ASSIGN_OR_RETURN(PositionRates rates, RatesOfNetwork(gpus.first, gpus.second));
     return Network{std::move(rates), absl::StrCat(count_, " devices of hosts ", gpu_host_)};
   }
-  ASSIGN_OR_RETURN(const std::vector<DeviceId> devices, At("--devices", ParseDevices(devices_)));
-  Topology topology;
-  if (!topology_.empty()) {
-    ASSIGN_OR_RETURN(const std::string text, ReadFile(topology_));
-    ASSIGN_OR_RETURN(topology, At(topology_, ParseTopologyFile(text)));
-  }
+  ASSIGN_OR_RETURN(const DescribedDevices described, ReadDescribedDevices());
+  const auto& [devices, topology] = described;
   ASSIGN_OR_RETURN(PositionRates rates, At("--devices", RatesOfNetwork(devices, topology)));
   return Network{
       std::move(rates),
@@ -248,11 +274,39 @@ absl::StatusOr<GridLimits> GridFlags::ReadLimits() const {
   return limits;
 }
 
+absl::StatusOr<std::vector<DeviceId>> GridFlags::ReadDevices() const {
+  if (devices_.empty() || !topology_.empty() || !gpu_host_.empty() || !cluster_.empty()) {
+    return absl::InvalidArgumentError(
+        "network: expected --devices alone, on the network that the controller knows");
+  }
+  return At("--devices", ParseDevices(devices_));
+}
+
+absl::StatusOr<GridRequest> GridFlags::ReadOn(const Topology& topology,
+                                              const std::optional<MeasuredAxes>& axes) const {
+  ASSIGN_OR_RETURN(const std::vector<DeviceId> devices, ReadDevices());
+  std::vector<MeasuredPosition> measured;
+  std::string text = absl::StrCat(devices.size(), " devices of the cluster");
+  if (axes.has_value() && axes->devices() == devices) {
+    measured = axes->positions();
+    absl::StrAppend(&text, ", ", measured.size(), " positions measured");
+  } else if (axes.has_value()) {
+    absl::StrAppend(&text, ", axes were measured over ", DevicesToString(axes->devices()));
+  }
+  ASSIGN_OR_RETURN(PositionRates rates,
+                   At("--devices", RatesOfNetwork(devices, topology, measured)));
+  return ReadWith({std::move(rates), std::move(text)});
+}
+
 absl::StatusOr<GridRequest> GridFlags::Read() const {
+  ASSIGN_OR_RETURN(Network network, ReadNetwork());
+  return ReadWith(std::move(network));
+}
+
+absl::StatusOr<GridRequest> GridFlags::ReadWith(Network network) const {
   ASSIGN_OR_RETURN(Transformer model, ReadModel());
   ASSIGN_OR_RETURN(const Training training, ReadTraining());
   ASSIGN_OR_RETURN(DeviceProfile device, ReadDevice());
-  ASSIGN_OR_RETURN(Network network, ReadNetwork());
   if (!rates_.empty()) {
     ASSIGN_OR_RETURN(const std::string text, ReadFile(rates_));
     ASSIGN_OR_RETURN(const std::vector<MeasuredPosition> measured,

@@ -1,7 +1,11 @@
 #pragma once
 
+#include "common/mesh/device.h"
+#include "common/mesh/topology.h"
 #include "planner/parallelism/cluster_tables.h"
+#include "planner/parallelism/device_profile.h"
 #include "planner/parallelism/grid_ranking.h"
+#include "planner/parallelism/measured_axes.h"
 #include "planner/parallelism/step_model.h"
 
 #include <cstdint>
@@ -24,15 +28,30 @@ struct GridRequest {
   std::string network;  // where the rates come from, for people
 };
 
+// Devices, and the network that they are on, as files and flags have it.
+struct DescribedDevices {
+  std::vector<DeviceId> devices;
+  Topology topology;
+};
+
 // The flags that say which model is trained, how, and on what.
 class GridFlags {
  public:
   void AddTo(CLI::App& command);
+  // Of the model alone.
+  void AddModelTo(CLI::App& command);
   // Of the ranking alone: which grids are looked at.
   void AddLimitsTo(CLI::App& command);
 
   // InvalidArgument names the flag or the file.
   absl::StatusOr<GridRequest> Read() const;
+  // On devices of a cluster whose network is known: --devices alone says on what. Axes that were
+  // measured over these devices have what was measured.
+  absl::StatusOr<GridRequest> ReadOn(const Topology& topology,
+                                     const std::optional<MeasuredAxes>& axes) const;
+  absl::StatusOr<std::vector<DeviceId>> ReadDevices() const;
+  // Of --devices, with or without --topology.
+  absl::StatusOr<DescribedDevices> ReadDescribedDevices() const;
 
   // For models of the literature, which have less.
   absl::StatusOr<Transformer> ReadModel() const;
@@ -47,13 +66,13 @@ class GridFlags {
     std::string text;
   };
 
-  void AddModelTo(CLI::App& command);
   void AddTrainingTo(CLI::App& command);
   void AddNetworkTo(CLI::App& command);
   absl::StatusOr<Training> ReadTraining() const;
   absl::StatusOr<Overlaps> ReadOverlaps() const;
   absl::StatusOr<DeviceProfile> ReadDevice() const;
   absl::StatusOr<Network> ReadNetwork() const;
+  absl::StatusOr<GridRequest> ReadWith(Network network) const;
   absl::StatusOr<Network> ReadDescribedNetwork() const;
   absl::StatusOr<GridLimits> ReadLimits() const;
 
@@ -69,6 +88,7 @@ class GridFlags {
   int64_t microbatch_ = 0;
   std::string activations_ = "replicated";
   bool keep_gathered_ = false;
+  std::string vectors_ = "replicated";
   std::string recompute_ = "none";
   bool store_scores_ = false;
   std::string schedule_ = "1f1b";
@@ -80,7 +100,10 @@ class GridFlags {
   std::vector<std::string> overlaps_ = {"oar", "ors", "oag"};
   std::string order_;
   std::string device_ = "h100";
+  std::string products_;
+  double overlap_slowdown_ = DeviceProfile().overlap_slowdown;
   std::optional<int64_t> memory_;
+  double flops_ = 0;  // 0: the maker's
   std::string devices_;
   std::string topology_;
   std::string gpu_host_;

@@ -1,5 +1,6 @@
 #include "client/cli/grid_report.h"
 
+#include "client/cli/grid_products.h"
 #include "client/cli/report_text.h"
 #include "common/base/format.h"
 #include "common/base/table.h"
@@ -116,6 +117,12 @@ std::string DeviceText(const DeviceProfile& device) {
                          Bytes(device.memory_bytes));
 }
 
+std::string SlowdownText(const DeviceProfile& device) {
+  const bool is_assumed = device.overlap_slowdown == DeviceProfile().overlap_slowdown;
+  return absl::StrCat("what computes beside collectives takes ", device.overlap_slowdown,
+                      " times as long, ", is_assumed ? "assumed" : "given");
+}
+
 std::string CollectivesTable(const GridRequest& request, const RankedGrid& grid) {
   TextTable table({"PASS", "OF", "WHAT", "COLLECTIVE", "AXIS", "MESSAGE>", "TIMES>", "EACH>",
                    "EXPOSED>", "HIDDEN BY"});
@@ -191,9 +198,12 @@ void AddRow(absl::string_view name, std::span<const RankedGrid> grids, const Tex
 std::string GridRankingText(const GridRequest& request, const GridRanking& ranking,
                             const GridRankingView& view) {
   const size_t grids = ranking.feasible.size() + ranking.refused.size();
+  const std::string tables = ranking.feasible.empty()
+                                 ? ""
+                                 : absl::StrCat(GridsTable(ranking, view.top), "\n",
+                                                AxesTable(request, ranking.feasible.front()), "\n");
   return absl::StrCat(
-      GridsTable(ranking, view.top), "\n", AxesTable(request, ranking.feasible.front()), "\n",
-      ReportLine("grids", ranking.feasible.size(), " of ", grids, " keep to all rules"),
+      tables, ReportLine("grids", ranking.feasible.size(), " of ", grids, " keep to all rules"),
       ReportLine("network", request.network),
       ReportLine("device", DeviceText(request.step.device())),
       RefusedTable(request, ranking, view));
@@ -240,7 +250,8 @@ std::string GridExplanation(const GridRequest& request, const RankedGrid& grid) 
       ReportLine("step", FormatSeconds(grid.seconds), ", ", grid.shape.microbatches,
                  " microbatches of ", grid.shape.microbatch),
       ReportLine("network", request.network),
-      ReportLine("device", DeviceText(request.step.device())));
+      ReportLine("device", DeviceText(request.step.device())),
+      ReportLine("overlap", SlowdownText(request.step.device())));
   if (const std::optional<ScheduleRun> run = SimulatedRun(request, grid)) {
     absl::StrAppend(&text,
                     ReportLine("schedule", GridScheduleName(request.step.training().schedule), ", ",
@@ -249,14 +260,16 @@ std::string GridExplanation(const GridRequest& request, const RankedGrid& grid) 
                                " by its closed form, without logits and what ends the step"));
   }
   const RankedGrid* const one = &grid;
-  return absl::StrCat(text, "\n", parts.ToString(), axes.empty() ? "" : "\n", axes,
-                      CollectivesTable(request, grid), "\n",
-                      GridMemoryText(request, std::span(one, 1)));
+  return absl::StrCat(text, "\n", parts.ToString(), axes.empty() ? "" : "\n", axes, "\n",
+                      GridProductsTable(request.step, grid.shape), CollectivesTable(request, grid),
+                      "\n", GridMemoryText(request, std::span(one, 1)));
 }
 
 nlohmann::json GridExplanationDocument(const GridRequest& request, const RankedGrid& grid) {
   nlohmann::json document = GridDocument(request, grid);
   document["network"] = request.network;
+  document["overlap_slowdown"] = request.step.device().overlap_slowdown;
+  document["products"] = GridProductsDocument(request.step, grid.shape);
   document["collectives"] = nlohmann::json::array();
   for (const CollectiveUse& use : request.step.Collectives(grid.shape)) {
     document["collectives"].push_back({{"pass", std::string(use.pass)},

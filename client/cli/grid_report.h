@@ -24,8 +24,8 @@ std::string GridRankingText(const GridRequest& request, const GridRanking& ranki
 nlohmann::json GridRankingDocument(const GridRequest& request, const GridRanking& ranking,
                                    const GridRankingView& view);
 
-// One grid: where its step's time goes, every collective with what hides it, axes, memory, and what
-// the schedule takes when it is simulated.
+// One grid: where its step's time goes, every product and every collective with what hides it,
+// axes, memory, and what the schedule takes when it is simulated.
 std::string GridExplanation(const GridRequest& request, const RankedGrid& grid);
 nlohmann::json GridExplanationDocument(const GridRequest& request, const RankedGrid& grid);
 

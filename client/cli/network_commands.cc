@@ -1,4 +1,5 @@
 #include "client/cli/cli.h"
+#include "client/cli/network_axes.h"
 #include "client/cli/network_report.h"
 #include "client/cli/options.h"
 #include "client/cli/progress.h"
@@ -11,6 +12,7 @@
 #include "common/mesh/topology_file.h"
 #include "common/wire/tensor_codec.h"
 #include "common/wire/time_codec.h"
+#include "planner/parallelism/measured_axes.h"
 
 #include <memory>
 #include <optional>
@@ -32,6 +34,8 @@ struct NetworkFlags {
   std::optional<int64_t> revision;
   double link_seconds = 0.5;
   int64_t link_bytes = 0;
+  bool as_rates = false;
+  NetworkAxesFlags axes;
 };
 
 absl::Status Show(Cli& cli, const NetworkFlags& flags) {
@@ -42,14 +46,28 @@ absl::Status Show(Cli& cli, const NetworkFlags& flags) {
     cli.Print(ToTopologyFile(topology));
     return absl::OkStatus();
   }
-  return cli.Answer(network, NetworkText(network));
+  if (flags.as_rates) {
+    if (!network.has_axes()) {
+      return absl::FailedPreconditionError(
+          "axes: expected some that were measured on the current network, found none: see "
+          "crossmesh network measure --help");
+    }
+    ASSIGN_OR_RETURN(const MeasuredAxes axes, FromProto(network.axes()));
+    cli.Print(ToRatesFile(axes));
+    return absl::OkStatus();
+  }
+  const std::string axes = AxesText(network);
+  return cli.Answer(network, absl::StrCat(NetworkText(network), axes.empty() ? "" : "\n", axes));
 }
 
 absl::Status Set(Cli& cli, const NetworkFlags& flags) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.file));
   ASSIGN_OR_RETURN(const Topology topology, At(flags.file, ParseTopologyFile(text)));
   ASSIGN_OR_RETURN(Client client, cli.Connect());
-  ASSIGN_OR_RETURN(const v1::Network network, client.SetNetwork(ToProto(topology), flags.revision));
+  v1::SetNetworkRequest request;
+  *request.mutable_topology() = ToProto(topology);
+  if (flags.revision.has_value()) request.set_revision(*flags.revision);
+  ASSIGN_OR_RETURN(const v1::Network network, client.SetNetwork(request));
   return cli.Answer(network, absl::StrCat("network revision ", network.revision(), ": ",
                                           network.topology().hosts_size(), " hosts, ",
                                           network.topology().racks_size(), " racks\n"));
@@ -70,6 +88,7 @@ absl::Status Describe(Cli& cli) {
 }
 
 absl::Status Measure(Cli& cli, const NetworkFlags& flags) {
+  if (!flags.axes.mesh.empty() || !flags.axes.axes.empty()) return MeasureAxes(cli, flags.axes);
   v1::MeasureNetworkRequest request;
   *request.mutable_link_time() = ToProto(absl::Seconds(flags.link_seconds));
   request.set_link_bytes(flags.link_bytes);
@@ -86,6 +105,31 @@ absl::Status Measure(Cli& cli, const NetworkFlags& flags) {
   return cli.Answer(result, MeasurementText(result));
 }
 
+void AddMeasure(Cli& cli, CLI::App& group, const std::shared_ptr<NetworkFlags>& flags) {
+  CLI::App& measure = cli.AddCommand(
+      group, "measure", "Probes the links between the workers' hosts, and describes what it finds",
+      "  crossmesh network measure\n"
+      "  crossmesh network measure --link-seconds 2 --link-bytes 10000000000 --json\n"
+      "  crossmesh network measure --mesh 'data=2,model=4 on a.0-3,b.0-3' --axes data,model\n"
+      "Every NIC sends to and receives from two others where there are that many. Racks stay as\n"
+      "they were described. With --mesh it is gathers over groups of axes that are measured.\n");
+  AddOption(measure, "--link-seconds", flags->link_seconds, "How long each link is filled")
+      .Between(0.01, 10.0)
+      .ShowDefault();
+  AddOption(measure, "--link-bytes", flags->link_bytes,
+            "The most that is sent over each, from 65536 to 2^36 (default 2^30)");
+  AddOption(measure, "--mesh", flags->axes.mesh,
+            "Instead of links: all groups of axes over these devices, beside each other");
+  AddOption(measure, "--axes", flags->axes.axes,
+            "Of the mesh; without it, what any grid's axes may be over its devices")
+      .SplitAt(',');
+  AddOption(measure, "--gather-bytes", flags->axes.gather_bytes,
+            "What a device of a group gathers; the other size is a sixteenth")
+      .ShowDefault();
+  cli.Run(measure, [&cli, flags] { return Measure(cli, *flags); });
+  cli.AddControllerFlags(measure);
+}
+
 }  // namespace
 
 void AddNetworkCommands(Cli& cli, CLI::App& app) {
@@ -95,8 +139,11 @@ void AddNetworkCommands(Cli& cli, CLI::App& app) {
 
   CLI::App& show = cli.AddCommand(group, "show", "Shows hosts, NICs and racks",
                                   "  crossmesh network show\n"
-                                  "  crossmesh network show --as-file > network.json\n");
+                                  "  crossmesh network show --as-file > network.json\n"
+                                  "  crossmesh network show --as-rates > rates.json\n");
   AddFlag(show, "--as-file", flags->as_file, "Print the file that `set` reads");
+  AddFlag(show, "--as-rates", flags->as_rates,
+          "Print what was measured over axes, for --rates of `grid`");
   cli.Run(show, [&cli, flags] { return Show(cli, *flags); });
 
   CLI::App& set = cli.AddCommand(group, "set", "Describes the network from now on",
@@ -125,20 +172,8 @@ void AddNetworkCommands(Cli& cli, CLI::App& app) {
       "crossmesh network show.\n");
   cli.Run(describe, [&cli] { return Describe(cli); });
 
-  CLI::App& measure = cli.AddCommand(
-      group, "measure", "Probes the links between the workers' hosts, and describes what it finds",
-      "  crossmesh network measure\n"
-      "  crossmesh network measure --link-seconds 2 --link-bytes 10000000000 --json\n"
-      "Every NIC sends to and receives from two others where there are that many. Racks stay as\n"
-      "they were described.\n");
-  AddOption(measure, "--link-seconds", flags->link_seconds, "How long each link is filled")
-      .Between(0.01, 10.0)
-      .ShowDefault();
-  AddOption(measure, "--link-bytes", flags->link_bytes,
-            "The most that is sent over each, from 65536 to 2^36 (default 2^30)");
-  cli.Run(measure, [&cli, flags] { return Measure(cli, *flags); });
-
-  for (CLI::App* command : {&show, &set, &describe, &measure}) cli.AddControllerFlags(*command);
+  AddMeasure(cli, group, flags);
+  for (CLI::App* command : {&show, &set, &describe}) cli.AddControllerFlags(*command);
 }
 
 }  // namespace crossmesh

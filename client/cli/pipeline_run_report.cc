@@ -77,19 +77,6 @@ std::string StagesOf(const v1::PipelinePlan& plan, int rank) {
   return stages.empty() ? "-" : absl::StrJoin(stages, ", ");
 }
 
-// By rank: how long ops were computed.
-std::map<int, double> MeasuredBusy(const v1::PipelineMeasurement& measurement) {
-  std::map<int, double> busy;
-  for (const v1::PipelineMeasurement::Rank& rank : measurement.ranks()) {
-    const v1::PipelineTimes& ops = rank.ops();
-    double& seconds = busy[rank.rank()];
-    for (int i = 0; i < std::min(ops.begin_size(), ops.end_size()); ++i) {
-      seconds += ops.end(i) - ops.begin(i);
-    }
-  }
-  return busy;
-}
-
 std::string RankTable(const v1::PipelineRun& run) {
   const std::map<int, double> busy = MeasuredBusy(run.measurement());
   TextTable table({"RANK>", "STAGES", "BUSY: PREDICTED>", "MEASURED>", "DEVIATION>"});
@@ -135,7 +122,41 @@ std::string TransferTable(const v1::PipelineRun& run) {
   return table.row_count() == 0 ? "" : absl::StrCat("\n", table.ToString());
 }
 
+// Of a layer program, whose transfers have names.
+std::string LayerTransferTable(const v1::PipelineRun& run) {
+  std::map<absl::string_view, double> measured;
+  for (const v1::PipelineMeasurement::Transfer& transfer : run.measurement().transfers()) {
+    measured[transfer.name()] = transfer.transfer_seconds();
+  }
+  TextTable table({"TRANSFER", "MESSAGES>", "ONE: PREDICTED>", "MEASURED>", "DEVIATION>",
+                   "ALL: EXPOSED>", "HIDDEN>"});
+  for (const v1::LayerRunSummary::Transfer& transfer : run.plan().layers().transfers()) {
+    const auto found = measured.find(transfer.name());
+    const auto seconds =
+        found == measured.end() ? std::nullopt : std::optional<double>(found->second);
+    table.AddRow({transfer.name(), absl::StrCat(transfer.messages()),
+                  FormatSeconds(transfer.seconds()), Seconds(seconds),
+                  Deviation(transfer.seconds(), seconds), FormatSeconds(transfer.exposed_seconds()),
+                  FormatSeconds(transfer.hidden_seconds())});
+  }
+  return table.row_count() == 0 ? "" : absl::StrCat("\n", table.ToString());
+}
+
 }  // namespace
+
+std::map<int, double> MeasuredBusy(const v1::PipelineMeasurement& measurement) {
+  std::map<int, double> busy;
+  for (const v1::PipelineMeasurement::Rank& rank : measurement.ranks()) {
+    const v1::PipelineTimes& ops = rank.ops();
+    double& seconds = busy[rank.rank()];
+    double counted = 0;  // up to here
+    for (int i = 0; i < std::min(ops.begin_size(), ops.end_size()); ++i) {
+      seconds += std::max(0.0, ops.end(i) - std::max(counted, ops.begin(i)));
+      counted = std::max(counted, ops.end(i));
+    }
+  }
+  return busy;
+}
 
 int64_t IterationsTried(const v1::PipelineRun& run) {
   // Only the last ones are told.
@@ -151,6 +172,7 @@ std::string PipelineRunText(const v1::PipelineRun& run) {
       ReportLine("iterations", IterationsTried(run), " of ", run.iterations(), " tried, ",
                  IterationsComplete(run), " complete, ", run.failed_iterations(), " failed"),
       run.error().empty() ? "" : ReportLine("error", run.error()),
+      run.obstacle().empty() ? "" : ReportLine("waits", run.obstacle()),
       run.lost_ranks().empty()
           ? ""
           : ReportLine("state lost", "of rank ", absl::StrJoin(run.lost_ranks(), ", "),
@@ -166,7 +188,10 @@ std::string PipelineRunText(const v1::PipelineRun& run) {
                                Deviation(run.plan().predicted_seconds(), run.median_seconds())));
   }
   absl::StrAppend(&text, FailureLines(run));
-  if (run.has_plan()) absl::StrAppend(&text, RankTable(run), TransferTable(run));
+  if (run.has_plan()) {
+    absl::StrAppend(&text, RankTable(run),
+                    run.plan().has_layers() ? LayerTransferTable(run) : TransferTable(run));
+  }
   return text;
 }
 

@@ -15,6 +15,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 
 #include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
@@ -256,6 +257,38 @@ TEST(RunPictureTest, IsOfThePlanThatWasRunOnly) {
   run.clear_measurement();
   EXPECT_THAT(MeasuredPicture(ExamplePipeline(), ChoiceOf("1f1b"), run),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("complete iteration")));
+}
+
+TEST(PipelineRunReportTest, TransfersOfALayerProgramAreToldByName) {
+  v1::PipelineRun run;
+  run.set_id("pr-1");
+  v1::LayerRunSummary::Transfer& transfer = *run.mutable_plan()->mutable_layers()->add_transfers();
+  transfer.set_name("qkv.sum");
+  transfer.set_messages(4);
+  transfer.set_seconds(0.010);
+  transfer.set_exposed_seconds(0.030);
+  transfer.set_hidden_seconds(0.001);
+  v1::LayerRunSummary::Transfer& other = *run.mutable_plan()->mutable_layers()->add_transfers();
+  other.set_name("qkv.gather");
+  v1::PipelineMeasurement::Transfer& measured = *run.mutable_measurement()->add_transfers();
+  measured.set_name("qkv.sum");
+  measured.set_transfer_seconds(0.011);
+  const std::string text = PipelineRunText(run);
+  EXPECT_THAT(text, ContainsRegex("qkv.sum +4 +10.00 ms +11.00 ms +.10.0 % +30.00 ms +1.00 ms"));
+  EXPECT_THAT(text, ContainsRegex("qkv.gather +0 +0 s +- +- "));
+  EXPECT_THAT(text, Not(HasSubstr("EDGE")));
+}
+
+TEST(PipelineRunReportTest, OpsOfSeveralWorkersThatOverlapCountOnce) {
+  v1::PipelineRun run;
+  run.set_id("pr-1");
+  run.mutable_plan()->add_ranks()->set_busy_seconds(0.004);
+  v1::PipelineTimes& ops = *run.mutable_measurement()->add_ranks()->mutable_ops();
+  for (const auto& [begin, end] : {std::pair(0.0, 0.003), {0.001, 0.002}, {0.002, 0.005}}) {
+    ops.add_begin(begin);
+    ops.add_end(end);
+  }
+  EXPECT_THAT(PipelineRunText(run), ContainsRegex("0 +- +4.00 ms +5.00 ms"));
 }
 
 }  // namespace

@@ -6,10 +6,13 @@
 #include "client/cli/plan_report.h"
 #include "client/cli/redistribution_program.h"
 #include "client/cli/redistribution_report.h"
+#include "client/cli/report_text.h"
 #include "client/cli/reshard_run.h"
 #include "client/cli/spec_flags.h"
 #include "client/client.h"
+#include "common/base/format.h"
 #include "common/base/status_macros.h"
+#include "common/plan/plan.h"
 
 #include <cstdint>
 #include <memory>
@@ -35,6 +38,11 @@ struct RedistributeFlags {
   std::string svg;
 };
 
+std::string WorkersText(const PlanFigures& figures) {
+  return ReportLine("workers", figures.search, "; predicted ",
+                    FormatSeconds(figures.predicted_seconds));
+}
+
 // A program and a picture are of one pair.
 absl::StatusOr<const ExplainedPair*> OnlyPair(const std::vector<ExplainedPair>& pairs) {
   if (pairs.size() == 1) return &pairs.front();
@@ -54,6 +62,20 @@ absl::Status Print(Cli& cli, const v1::ReshardSpec& spec, const std::vector<Expl
   const v1::PlanSummary summary = made.Summary();
   return cli.Answer(nlohmann::json{{"summary", ToJson(summary)}, {"pairs", std::move(documents)}},
                     absl::StrCat(PlanSummaryText(summary), "\n", text));
+}
+
+// What workers would do is said beside the steps of one tensor. The search prices these as
+// collectives, and workers route them as reshards.
+absl::Status PrintOne(Cli& cli, const v1::ReshardSpec& spec, const ExplainedPair& pair) {
+  nlohmann::json document = pair.Document();
+  const absl::StatusOr<LocalPlan> made = MakeLocalPlan(spec);
+  if (!made.ok()) {
+    return cli.Answer(
+        document, absl::StrCat(pair.Text(), "\n", ReportLine("workers", made.status().message())));
+  }
+  const v1::PlanSummary summary = made->Summary();
+  document["summary"] = ToJson(summary);
+  return cli.Answer(document, absl::StrCat(pair.Text(), "\n", WorkersText(made->plan.figures())));
 }
 
 absl::Status Explain(Cli& cli, const RedistributeFlags& flags, v1::ReshardSpec spec) {
@@ -77,11 +99,11 @@ absl::Status Explain(Cli& cli, const RedistributeFlags& flags, v1::ReshardSpec s
     RETURN_IF_ERROR(DrawPicture(RedistributionPicture(pair->derivation, pair->cap, pair->baselines),
                                 flags.svg));
   }
-  if (is_by_steps) return cli.Answer(pairs.front().Document(), pairs.front().Text());
+  if (is_by_steps) return PrintOne(cli, spec, pairs.front());
   return Print(cli, spec, pairs);
 }
 
-absl::Status Plan(Cli& cli, const RedistributeFlags& flags, v1::ReshardSpec spec) {
+absl::Status ShowDerivation(Cli& cli, const RedistributeFlags& flags, v1::ReshardSpec spec) {
   if (flags.run.is_given()) {
     return absl::InvalidArgumentError(
         "--request-id and --detach: expected --source-storage and --destination-storage, and none "
@@ -101,7 +123,7 @@ absl::Status Redistribute(Cli& cli, const RedistributeFlags& flags) {
   ASSIGN_OR_RETURN(v1::ReshardSpec spec, flags.spec.Read());
   const bool has_storages =
       !spec.source().storage().empty() || !spec.destination().storage().empty();
-  if (flags.only_plans() || !has_storages) return Plan(cli, flags, std::move(spec));
+  if (flags.only_plans() || !has_storages) return ShowDerivation(cli, flags, std::move(spec));
   return flags.run.Run(cli, spec, "redistribute");
 }
 

@@ -150,6 +150,9 @@ void SpecFlags::AddRedistributionTo(CLI::App& command, const std::string& method
       .SplitAt(',');
   AddOption(command, "--reduction", reduction_, "What is made of summands (default sum)")
       .OneOf({"sum", "mean", "min", "max"});
+  AddOption(command, "--reduction-order", reduction_order_,
+            "Of sums: fixed, or any, where GPUs may leave it to NCCL (default fixed)")
+      .OneOf({"fixed", "any"});
   AddOption(command, "--objective", objective_, "What is to be least (default time)")
       .OneOf({"time", "bytes"});
   AddOption(command, method_flag, method_, "A method of the literature, to compare with")
@@ -295,6 +298,9 @@ void SpecFlags::ReadRedistributionTo(v1::ReshardSpec& spec) const {
         destination_partial_.begin(), destination_partial_.end());
   }
   if (!reduction_.empty()) spec.mutable_redistribution()->set_reduction(reduction_);
+  if (!reduction_order_.empty()) {
+    spec.mutable_redistribution()->set_reduction_order(reduction_order_);
+  }
   if (!objective_.empty()) spec.mutable_redistribution()->set_objective(objective_);
   if (!method_.empty()) spec.mutable_redistribution()->set_method(method_);
   if (no_relays_) spec.mutable_redistribution()->set_no_relays(true);

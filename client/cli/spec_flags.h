@@ -85,6 +85,7 @@ class SpecFlags {
   std::vector<std::string> source_partial_;
   std::vector<std::string> destination_partial_;
   std::string reduction_;
+  std::string reduction_order_;
   std::string objective_;
   std::string method_;
   bool no_relays_ = false;

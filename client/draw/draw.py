@@ -28,6 +28,14 @@ Of runs of a pipeline, one below the other:
                     backward, "3I7" and "3W7" the gradient of the input and of the weights
       transfers     [direction, from, to, begin, end]: F with activations or B with gradients, from rank to rank
 
+Of steps of layer programs, one below the other:
+
+    picture         "layers"
+    steps           [{title, seconds, exposed, ranks}]; exposed is the time in which ranks wait for what is on its way
+      ranks         [{ops, lanes}]; ops are [product, begin, end]: F forward, I and W the gradients of the input and of
+                    the weights, and "" for what is no product
+        lanes       [{name, exposed, spans}]: what moves, by what it is for; spans are [begin, end]
+
 Of a redistribution, what `crossmesh redistribute --output json` prints:
 
     picture         "redistribution"
@@ -44,12 +52,14 @@ Of a redistribution, what `crossmesh redistribute --output json` prints:
 import json
 import sys
 
+import layers
 import pipeline
 import plan_picture
 import redistribution
 import sheet
 
-DRAWERS = {"pipeline": pipeline.draw, "plan": plan_picture.draw, "redistribution": redistribution.draw}
+DRAWERS = {"layers": layers.draw, "pipeline": pipeline.draw, "plan": plan_picture.draw,
+           "redistribution": redistribution.draw}
 
 
 def main(path: str) -> None:

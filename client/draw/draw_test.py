@@ -122,6 +122,18 @@ class DrawTest(unittest.TestCase):
         self.assertIn("Where ops are narrower than a pixel, the kind is drawn that takes most of it. "
                       "Transfers are left out: there are too many to be told apart.", texts)
 
+    def test_a_step_has_a_row_for_each_rank_and_each_purpose(self):
+        ranks = [{"ops": [["F", 0, 1], ["F", 1, 2], ["I", 3, 4], ["", 4, 4.5]],
+                  "lanes": [{"name": "weights", "exposed": 1, "spans": [[0, 0.5], [2, 3]]}]},
+                 {"ops": [["W", 2, 4]], "lanes": []}]
+        step = {"title": "r=2,z=4", "seconds": 4.5, "exposed": 1, "ranks": ranks}
+        shapes, texts = self.pieces({"picture": "layers", "steps": [step, step | {"title": "z=8", "ranks": ranks[1:]}]})
+        self.assertEqual([shapes[f"step-0-row-0-{color}"] for color in ("4575b4", "3a8f66", "9aa5b1")], [2, 1, 1])
+        self.assertEqual(shapes["step-0-row-1-8c510a"], 2)
+        self.assertEqual(shapes["step-1-row-0-d98c21"], 1)
+        self.assertLessEqual({"rank 0 computes", "weights, 1.00 s exposed", "rank 1 computes", "computes", "on its way",
+                              "r=2,z=4: 4.50 s, 1.00 s of it exposed"}, texts)
+
     def test_a_redistribution_has_every_step_and_method(self):
         shapes, texts = self.pieces(redistribution(
             "all_to_all", "slice", cap_bytes=2000,

@@ -3,12 +3,18 @@
 #include "common/base/log.h"
 #include "common/base/standard_output.h"
 #include "common/base/version.h"
+#include "common/daemon/configuration.h"
 #include "common/daemon/descriptor_limit.h"
 
 #include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <sstream>
+#include <string>
+
+#include <absl/strings/cord.h>
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_cat.h>
 
 namespace crossmesh {
 namespace {
@@ -33,9 +39,40 @@ int Show(const CLI::App& app, const CLI::Success& asked) {
   return kExitFailure;
 }
 
+void Reload(Configuration& configuration, const DaemonFlags& flags) {
+  const absl::Status status = configuration.Reload();
+  if (!status.ok()) {
+    LogError("config_not_reloaded", {{"status", status.ToString()}});
+    return;
+  }
+  SetMinimumLogLevel(*ParseLogLevel(flags.log_level));
+  LogInfo("config_reloaded", {{"log_level", flags.log_level}});
+}
+
+int Check(const Configuration& configuration, const absl::Status& status) {
+  if (status.ok()) {
+    const absl::Status shown = WriteToStandardOutput(configuration.Text());
+    return shown.ok() ? EXIT_SUCCESS : kExitFailure;
+  }
+  std::cerr << "error: " << status.message() << "\n";
+  return ExitCodeOf(status);
+}
+
+constexpr absl::string_view kExitCodeUrl = "crossmesh/exit_code";
+
 }  // namespace
 
+absl::Status WithExitCode(absl::Status error, int code) {
+  if (!error.ok())
+    error.SetPayload(kExitCodeUrl, absl::Cord(absl::string_view(absl::StrCat(code))));
+  return error;
+}
+
 int ExitCodeOf(const absl::Status& status) {
+  if (const auto text = status.GetPayload(kExitCodeUrl)) {
+    int code = 0;
+    if (absl::SimpleAtoi(std::string(*text), &code)) return code;
+  }
   switch (status.code()) {
     case absl::StatusCode::kOk:
       return EXIT_SUCCESS;
@@ -50,12 +87,22 @@ int ExitCodeOf(const absl::Status& status) {
   }
 }
 
+int WaitUntilStopped(const StopSignals& signals, const DaemonFlags& flags, const EventFd* done) {
+  int signal = signals.Wait(done);
+  for (; signal == SIGHUP; signal = signals.Wait(done)) flags.reload();
+  return signal;
+}
+
 int RunDaemon(CLI::App& app, int argc, const char* const* argv,
               absl::FunctionRef<absl::Status(const DaemonFlags&)> run) {
   DaemonFlags flags;
+  Declare(app, flags);
+  Configuration configuration(app, argc, argv, /*reloadable=*/{"log-level"});
+  flags.reload = [&] { Reload(configuration, flags); };
   try {
-    Declare(app, flags);
-    app.parse(argc, argv);
+    configuration.Parse();
+    flags.only_check = configuration.only_check();
+    if (flags.only_check) return Check(configuration, run(flags));
     SetMinimumLogLevel(*ParseLogLevel(flags.log_level));
     if (const absl::Status raised = RaiseDescriptorLimit(); !raised.ok()) {
       LogWarning("descriptor_limit_stays", {{"status", raised.ToString()}});
@@ -70,7 +117,12 @@ int RunDaemon(CLI::App& app, int argc, const char* const* argv,
   } catch (const CLI::Success& asked) {
     return Show(app, asked);
   } catch (const CLI::ParseError& error) {
-    app.exit(error);
+    const std::string explained = configuration.ExplainError(error);
+    if (explained.empty()) {
+      app.exit(error);
+    } else {
+      std::cerr << app.get_name() << ": error: " << explained << "\n";
+    }
     return kExitUsage;
   } catch (const std::exception& error) {
     std::cerr << app.get_name() << ": error: " << error.what() << "\n";

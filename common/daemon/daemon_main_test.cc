@@ -44,6 +44,8 @@ TEST(DaemonMainTest, TheExitCodeSaysWhatFailed) {
   EXPECT_EQ(RunTo(absl::InvalidArgumentError("flag")), kExitUsage);
   EXPECT_EQ(RunTo(absl::FailedPreconditionError("address")), kExitAddressInUse);
   EXPECT_EQ(RunTo(absl::UnavailableError("disk")), kExitFailure);
+  EXPECT_EQ(RunTo(WithExitCode(absl::FailedPreconditionError("lock"), kExitStateLocked)),
+            kExitStateLocked);
   EXPECT_EQ(
       RunWith({}, [](const DaemonFlags&) -> absl::Status { throw std::runtime_error("bug"); }),
       kExitFailure);

@@ -45,7 +45,9 @@ absl::Status StopUnlessInsisted(const StopSignals& signals, absl::FunctionRef<vo
     stop();
     done.Signal();
   });
-  if (const int signal = signals.Wait(&done); signal != 0) {
+  int signal = signals.Wait(&done);
+  while (signal == SIGHUP) signal = signals.Wait(&done);
+  if (signal != 0) {
     LogWarning("daemon_stops_at_once", {{"signal", signal}});
     // Other threads are in the middle of their work: nothing of it is to be torn down.
     std::_Exit(ExitCodeOfSignal(signal));

@@ -13,13 +13,15 @@
 
 namespace crossmesh {
 
-// The signals that ask a process to stop, to be waited for. Thread-safe.
+// The signals that ask a process to stop, or to read its configuration again (SIGHUP), to be waited
+// for. Thread-safe.
 class StopSignals {
  public:
   // To be called before there are other threads: the signals are blocked in this one and in all
   // that are started from here on, so that only Wait has them. ResourceExhausted: there are no
   // descriptors left.
-  static absl::StatusOr<StopSignals> Block(std::initializer_list<int> signals = {SIGTERM, SIGINT});
+  static absl::StatusOr<StopSignals> Block(std::initializer_list<int> signals = {SIGTERM, SIGINT,
+                                                                                 SIGHUP});
 
   // The signal that came; 0 when `done`, which may be null, came first.
   int Wait(const EventFd* done = nullptr) const;
@@ -34,7 +36,8 @@ class StopSignals {
 inline int ExitCodeOfSignal(int signal) { return 128 + signal; }
 
 // Calls `stop`, which may take its time, on a thread of its own and returns when it has. Another
-// signal meanwhile ends the process at once. ResourceExhausted: there are no descriptors left.
+// signal meanwhile, but SIGHUP, ends the process at once. ResourceExhausted: there are no
+// descriptors left.
 absl::Status StopUnlessInsisted(const StopSignals& signals, absl::FunctionRef<void()> stop);
 
 }  // namespace crossmesh

@@ -87,6 +87,10 @@ inline constexpr absl::string_view kOperationResults[] = {"committed", "partial"
 enum class CacheResult { kHit, kMiss };
 inline constexpr absl::string_view kCacheResults[] = {"hit", "miss"};
 
+// What steps of courses do, in the order of StepKind.
+inline constexpr absl::string_view kStepKindLabels[] = {
+    "slice", "all_gather", "all_to_all", "permute", "reduce_scatter", "all_reduce", "relay"};
+
 // Names of planning strategies, as in PlanFigures::strategy.
 inline constexpr absl::string_view kStrategies[] = {"send_recv",
                                                     "local_all_gather",

@@ -129,14 +129,20 @@ inline constexpr MetricName kGpuProcessesLost = {
     "Processes of GPUs that were up and ended or were killed; others take their places."};
 inline constexpr MetricName kCourseSteps = {
     "crossmesh_worker_course_steps_total",
-    "Steps of redistributions that have moved, counted once for each instance."};
+    "Steps of courses that have moved, by what they do, counted once for each instance."};
 inline constexpr MetricName kReducedBytes = {"crossmesh_worker_reduced_bytes_total",
                                              "Summands that were reduced."};
 inline constexpr MetricName kStagingBytes = {"crossmesh_worker_staging_bytes",
                                              "Staging buffers, used and limit."};
+inline constexpr MetricName kStagingPeakBytes = {
+    "crossmesh_worker_staging_peak_bytes",
+    "Most of the staging buffers that was in use at a time, for sending and for receiving."};
 inline constexpr MetricName kTensorBytes = {
     "crossmesh_worker_tensor_bytes",
     "Tensor bytes held: at rest, being received, in idle shadows, and between steps."};
+inline constexpr MetricName kArrayPeakBytes = {
+    "crossmesh_worker_array_peak_bytes",
+    "Most tensor bytes that were held between steps of courses at a time."};
 
 // Upper bounds of buckets, in the metric's unit; +Inf is added.
 inline constexpr double kLatencyBuckets[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,

@@ -38,10 +38,13 @@ void WorkerMetrics::SetTensorBytes(int64_t resident, int64_t receiving, int64_t 
   tensors_.Set(shadows, 2);
 }
 
-void WorkerMetrics::SetCourses(int64_t steps, int64_t reduced_bytes, int64_t array_bytes) {
-  course_steps_.Add(static_cast<double>(steps));
-  reduced_bytes_.Add(static_cast<double>(reduced_bytes));
-  tensors_.Set(array_bytes, 3);
+void WorkerMetrics::SetStagingPeak(int64_t send, int64_t receive) {
+  SetBoth(staging_peak_, send, receive);
+}
+
+void WorkerMetrics::SetArrayBytes(int64_t now, int64_t peak) {
+  tensors_.Set(now, 3);
+  array_peak_.Set(peak);
 }
 
 void WorkerMetrics::SetBoth(Gauges& gauges, int64_t first, int64_t second) {

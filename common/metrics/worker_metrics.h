@@ -3,6 +3,7 @@
 #include "common/metrics/label_set.h"
 #include "common/metrics/metric_family.h"
 
+#include <cstddef>
 #include <cstdint>
 
 #include <absl/strings/string_view.h>
@@ -48,6 +49,8 @@ class WorkerMetrics {
   void ChecksumFailed(TransportLink link) { checksum_failures_.Increment(link); }
 
   void SetStagingBytes(int64_t used, int64_t limit);
+  // The most that was in use at a time.
+  void SetStagingPeak(int64_t send, int64_t receive);
   // Processes of GPUs that can be used, and that cannot.
   void SetGpus(int64_t up, int64_t down);
   // One that was up; another takes its place.
@@ -56,9 +59,14 @@ class WorkerMetrics {
   // Of storages that nothing writes; in memory that is being written; in shadows that wait for the
   // next version.
   void SetTensorBytes(int64_t resident, int64_t receiving, int64_t shadows);
-  // Of courses: steps that have moved, and summands that were reduced, since the last call; and
-  // what lies between steps now.
-  void SetCourses(int64_t steps, int64_t reduced_bytes, int64_t array_bytes);
+  // Steps of courses that have moved, of the kind with this place in kStepKindLabels; summands that
+  // were reduced.
+  void CourseSteps(size_t kind, int64_t steps) {
+    course_steps_.Add(static_cast<double>(steps), kind);
+  }
+  void Reduced(int64_t bytes) { reduced_bytes_.Add(static_cast<double>(bytes)); }
+  // Of courses: what lies between steps now, and the most that did at a time.
+  void SetArrayBytes(int64_t now, int64_t peak);
 
  private:
   static constexpr absl::string_view kGpuStates[] = {"up", "down"};
@@ -87,10 +95,12 @@ class WorkerMetrics {
   Counters checksum_failures_{metrics_, metric::kChecksumFailures, TransportLinkLabels()};
   Gauges gpus_{metrics_, metric::kGpus, OneOf("state", kGpuStates)};
   Counters gpu_processes_lost_{metrics_, metric::kGpuProcessesLost};
-  Counters course_steps_{metrics_, metric::kCourseSteps};
+  Counters course_steps_{metrics_, metric::kCourseSteps, OneOf("kind", kStepKindLabels)};
   Counters reduced_bytes_{metrics_, metric::kReducedBytes};
   Gauges staging_{metrics_, metric::kStagingBytes, OneOf("state", kStagingStates)};
+  Gauges staging_peak_{metrics_, metric::kStagingPeakBytes, OneOf("direction", kDirections)};
   Gauges tensors_{metrics_, metric::kTensorBytes, OneOf("state", kTensorStates)};
+  Gauges array_peak_{metrics_, metric::kArrayPeakBytes};
 };
 
 }  // namespace crossmesh

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/mesh/reduction.h"
+#include "common/plan/step_collective.h"
 
 #include <cstdint>
 #include <memory>
@@ -30,6 +31,9 @@ struct Course {
   struct Step {
     std::shared_ptr<const Move> move;
     std::optional<Reduction> reduction = std::nullopt;
+    // What GPUs may call in place of the move and the reduction, in the groups that the step's
+    // layouts say. There is no array of summands then. Host memory does not look at it.
+    std::optional<StepCollective> collective = std::nullopt;
   };
 
   int32_t instances = 1;

@@ -21,6 +21,10 @@ void AddCourses(const std::vector<Course<Move>>& courses, DigestOf digest_of,
     if (course.releases_source) builder.AddText("releases source");
     for (const auto& step : course.steps) {
       builder.AddDigest(digest_of(*step.move));
+      if (step.collective.has_value()) {
+        builder.AddText("collective");
+        builder.AddInts(*step.collective);
+      }
       if (!step.reduction.has_value()) continue;
       builder.AddText("reduction");
       builder.AddInts(step.reduction->kind, step.reduction->divisor);

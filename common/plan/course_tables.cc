@@ -103,6 +103,7 @@ class CourseProver {
   absl::Status Prove(std::vector<bool>& taken) {
     RETURN_IF_ERROR(CheckSizes());
     std::set<TensorGroups> known;
+    RETURN_IF_ERROR(ProveCollectives());
     for (int32_t t = 0; t < TensorsOfInstance(); ++t) {
       RETURN_IF_ERROR(TakeSlabs(t, taken));
       for (int32_t i = 0; i < course_.instances; ++i) {
@@ -154,6 +155,25 @@ class CourseProver {
         return absl::InvalidArgumentError(
             absl::StrCat("expected tensors that are moved, found ", tensor));
       }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ProveCollectives() const {
+    for (size_t k = 0; k < course_.steps.size(); ++k) {
+      const CourseTables::Step& step = course_.steps[k];
+      if (!step.collective.has_value()) continue;
+      const std::optional<GroupedCollective> found =
+          FindStepCollective(*step.table, step.reduction);
+      const bool has_all = std::ranges::all_of(
+          step.table->devices(),
+          [this](const DeviceId& device) { return whole_.FindDevice(device).has_value(); });
+      if (found.has_value() && found->kind == step.collective && has_all) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("step ", k, ": expected ", StepCollectiveName(*step.collective),
+                       " in groups of devices of the plan, found ",
+                       found.has_value() ? StepCollectiveName(found->kind) : "no collective",
+                       has_all ? "" : ", with devices that are not in the plan"));
     }
     return absl::OkStatus();
   }
@@ -313,7 +333,9 @@ CourseMemory::CourseMemory(const CourseTables& course, const DeviceId& device)
   for (size_t k = 0; k < course.steps.size(); ++k) {
     const bool is_last = k + 1 == course.steps.size();
     const bool reduces = course.steps[k].reduction.has_value();
-    if (!is_last || reduces) add(k, Array::kMoved, *course.steps[k].table, Side::kDestination);
+    const bool has_summands = reduces && !course.steps[k].collective.has_value();
+    if (reduces ? has_summands : !is_last)
+      add(k, Array::kMoved, *course.steps[k].table, Side::kDestination);
     if (!is_last && reduces) add(k, Array::kReduced, *course.steps[k + 1].table, Side::kSource);
   }
   // Of one instance only two arrays are in use at a time: they take turns at both ends.

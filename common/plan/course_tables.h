@@ -3,6 +3,7 @@
 #include "common/mesh/reduction.h"
 #include "common/plan/course.h"
 #include "common/plan/indices.h"
+#include "common/plan/step_collective.h"
 #include "common/plan/storage_layout.h"
 #include "common/plan/tensor_table.h"
 
@@ -24,13 +25,21 @@ struct CourseTables {
         tensors(course.tensors),
         releases_source(course.releases_source) {
     for (const auto& step : course.steps) {
-      steps.push_back({&step.move->tensors(), step.reduction});
+      steps.push_back({&step.move->tensors(), step.reduction, step.collective});
     }
+  }
+
+  // As host memory has it: with arrays of all summands.
+  CourseTables WithoutCollectives() const {
+    CourseTables without = *this;
+    for (Step& step : without.steps) step.collective.reset();
+    return without;
   }
 
   struct Step {
     const TensorTable* table;
     std::optional<Reduction> reduction;
+    std::optional<StepCollective> collective;
   };
   int32_t instances;
   int32_t buffers;
@@ -42,9 +51,10 @@ struct CourseTables {
 // Proves that courses do what they are for: together they take each tensor of the manifest, every
 // slab of it once; the first step of a course reads what source tiles hold, the last one fills what
 // destination tiles hold, and each step reads what the one before it left, element for element on
-// every device; reductions are of numbers, over summands that are all there. That a step moves what
-// it says is its plan's proof. `devices` of `whole`, ascending; empty: all. InvalidArgument names
-// the course, step, tensor and device. Cost: groups of the steps times devices, and the tensors.
+// every device; reductions are of numbers, over summands that are all there; a step for which there
+// is a collective is one. That a step moves what it says is its plan's proof. `devices` of `whole`,
+// ascending; empty: all. InvalidArgument names the course, step, tensor and device. Cost: groups of
+// the steps times devices, and the tensors.
 absl::Status ProveCourses(const TensorTable& whole, std::span<const CourseTables> courses,
                           std::span<const DeviceRank> devices = {});
 
@@ -56,8 +66,9 @@ class CourseMemory {
   CourseMemory(const CourseTables& course, const DeviceId& device);
 
   int64_t bytes() const { return bytes_; }
-  // What a step's move brings, where that is not destination tiles; what its reduction leaves,
-  // likewise. Null where there is none. Offsets of tensors are those from the memory's beginning.
+  // What a step's move brings, where that is not destination tiles, and not summands that a
+  // collective reads where they are; what its reduction leaves, likewise. Null where there is none.
+  // Offsets of tensors are those from the memory's beginning.
   enum class Array : uint8_t { kMoved, kReduced };
   const StorageLayout* Find(int32_t step, Array array) const;
   // What the instances of a buffer lie behind those of the one before.

@@ -320,7 +320,8 @@ absl::StatusOr<std::vector<Course<WorkerPart>>> CutCourse(
     ASSIGN_OR_RETURN(std::vector<WorkerPart> parts, CutParts(*step.move, devices_of_worker));
     for (size_t w = 0; w < parts.size(); ++w) {
       cut[w].steps.push_back({.move = std::make_shared<const WorkerPart>(std::move(parts[w])),
-                              .reduction = step.reduction});
+                              .reduction = step.reduction,
+                              .collective = step.collective});
     }
   }
   return cut;

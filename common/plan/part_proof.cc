@@ -1,5 +1,7 @@
 #include "common/base/status_macros.h"
 #include "common/plan/broadcast_groups.h"
+#include "common/plan/collective_proof.h"
+#include "common/plan/communicator_splits.h"
 #include "common/plan/course_tables.h"
 #include "common/plan/delivery_ledger.h"
 #include "common/plan/element_boundaries.h"
@@ -179,7 +181,9 @@ absl::Status ProvePart(const WorkerPart& part, const Slicing& slicing) {
   if (part.has_courses()) {
     const std::vector<CourseTables> courses(part.courses().begin(), part.courses().end());
     RETURN_IF_ERROR(ProveReleasing(courses, part.spec().binding, part.spec().shared_storage));
-    const absl::Status status = ProveCourses(part.tensors(), courses, part.spec().devices);
+    RETURN_IF_ERROR(ProveCollectives(part));
+    absl::Status status = ProveCourses(part.tensors(), courses, part.spec().devices);
+    if (status.ok()) status = ProveSplits(part.tensors(), courses);
     return status.ok() ? status : absl::InternalError(status.message());
   }
   RETURN_IF_ERROR(PartProver(part, slicing).Prove());

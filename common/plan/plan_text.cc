@@ -126,6 +126,9 @@ void AppendCourses(const Plan& plan, int64_t relays_max, std::string& out) {
         absl::StrAppend(&out, ", reduced by ", ReductionKindName(step.reduction->kind));
         if (step.reduction->divisor != 1) absl::StrAppend(&out, " / ", step.reduction->divisor);
       }
+      if (step.collective.has_value()) {
+        absl::StrAppend(&out, ", by NCCL's ", StepCollectiveName(*step.collective));
+      }
       out += '\n';
       for (const absl::string_view line :
            absl::StrSplit(ToText(*step.move, relays_max), '\n', absl::SkipEmpty())) {

@@ -4,6 +4,8 @@
 #include "common/base/status_macros.h"
 #include "common/plan/broadcast_groups.h"
 #include "common/plan/channels.h"
+#include "common/plan/collective_proof.h"
+#include "common/plan/communicator_splits.h"
 #include "common/plan/course_tables.h"
 #include "common/plan/delivery_ledger.h"
 #include "common/plan/element_boundaries.h"
@@ -257,8 +259,7 @@ class ChannelProver {
 };
 
 // Statement 9, and what is proven of the courses' steps.
-absl::Status ProveSteps(const Plan& plan, Proof& proof) {
-  std::vector<CourseTables> courses;
+absl::Status ProveSteps(const Plan& plan, std::span<const CourseTables> courses, Proof& proof) {
   for (size_t c = 0; c < plan.courses().size(); ++c) {
     const Course<Plan>& course = plan.courses()[c];
     for (size_t k = 0; k < course.steps.size(); ++k) {
@@ -269,44 +270,48 @@ absl::Status ProveSteps(const Plan& plan, Proof& proof) {
       proof.hops += of_step.hops;
       proof.channels += of_step.channels;
     }
-    courses.emplace_back(course);
   }
   RETURN_IF_ERROR(ProveReleasing(courses, plan.binding(), plan.shared_storage()));
-  const absl::Status status = ProveCourses(plan.tensors(), courses);
+  RETURN_IF_ERROR(ProveCollectives(plan));
+  absl::Status status = ProveCourses(plan.tensors(), courses);
+  if (status.ok()) status = ProveSplits(plan.tensors(), courses);
   return status.ok() ? status : absl::InternalError(status.message());
 }
 
 // The most that courses, one after the other, have between their steps on a device.
-int64_t CourseBytes(const Plan& plan, const DeviceId& device) {
+int64_t CourseBytes(std::span<const CourseTables> courses, const DeviceId& device) {
   int64_t bytes = 0;
-  for (const Course<Plan>& course : plan.courses()) {
-    bytes = std::max(bytes, CourseMemory(CourseTables(course), device).bytes());
+  for (const CourseTables& course : courses) {
+    bytes = std::max(bytes, CourseMemory(course, device).bytes());
   }
   return bytes;
 }
 
-// The most of source and destination together on a device, with what is between them.
-int64_t ReleasingBytes(const Plan& plan, const DeviceId& device) {
-  const std::vector<CourseTables> courses(plan.courses().begin(), plan.courses().end());
-  return ReleasesSource(courses) ? ReleasingPeakBytes(plan.tensors(), courses, device) : 0;
-}
+// What the proof of memory is about.
+struct MemoryOfPlan {
+  const Plan& plan;
+  const TileFootprint& tiles;
+  std::span<const CourseTables> courses;
+};
 
 // Statement 7.
-absl::Status ProveMemory(const Plan& plan, const TileFootprint& memory, const ProofLimits& limits,
-                         Proof& proof) {
+absl::Status ProveMemory(const MemoryOfPlan& of, const ProofLimits& limits, Proof& proof) {
+  const auto& [plan, memory, courses] = of;
+  const bool is_released = ReleasesSource(courses);
   for (size_t d = 0; d < memory.source_bytes.size(); ++d) {
     const int64_t source = memory.source_bytes[d];
     const int64_t destination = memory.destination_bytes[d] *
                                 DestinationArenas(plan.binding(), plan.shared_storage(), source);
-    const int64_t arrays = CourseBytes(plan, plan.tensors().devices()[d]);
-    const int64_t releasing = ReleasingBytes(plan, plan.tensors().devices()[d]);
+    const DeviceId& device = plan.tensors().devices()[d];
+    const int64_t arrays = CourseBytes(courses, device);
+    const int64_t releasing = is_released ? ReleasingPeakBytes(plan.tensors(), courses, device) : 0;
     const int64_t all = releasing > 0 ? releasing : source + destination + arrays;
     const int64_t total = all + limits.staging_bytes;
     if (total <= proof.peak_device_bytes) continue;
     proof.peak_device_bytes = total;
     proof.peak_device =
-        absl::StrCat(ToString(plan.tensors().devices()[d]), ": source ", source, ", destination ",
-                     destination, arrays == 0 ? "" : absl::StrCat(", between steps ", arrays),
+        absl::StrCat(ToString(device), ": source ", source, ", destination ", destination,
+                     arrays == 0 ? "" : absl::StrCat(", between steps ", arrays),
                      releasing > 0 ? absl::StrCat(", together ", releasing) : "", ", staging ",
                      limits.staging_bytes, " bytes");
   }
@@ -326,6 +331,7 @@ absl::StatusOr<Proof> Prove(const Plan& plan, const ProofLimits& limits) {
     RETURN_IF_ERROR(ProveInPlace(plan.tensors(), memory));
   }
   Proof proof;
+  const std::vector<CourseTables> courses(plan.courses().begin(), plan.courses().end());
   if (!plan.has_courses()) {
     RETURN_IF_ERROR(DeliveryProver(plan).Prove());
     const Channels channels = ChannelsOf(plan);
@@ -338,9 +344,9 @@ absl::StatusOr<Proof> Prove(const Plan& plan, const ProofLimits& limits) {
              .hops = static_cast<int64_t>(plan.hops().size()),
              .channels = static_cast<int64_t>(channels.ends.size())};
   } else {
-    RETURN_IF_ERROR(ProveSteps(plan, proof));
+    RETURN_IF_ERROR(ProveSteps(plan, courses, proof));
   }
-  RETURN_IF_ERROR(ProveMemory(plan, memory, limits, proof));
+  RETURN_IF_ERROR(ProveMemory({plan, memory, courses}, limits, proof));
   for (const int64_t bytes : memory.destination_bytes) proof.destination_bytes += bytes;
   return proof;
 }

@@ -12,6 +12,8 @@ struct RedistributionInputs {
   std::vector<std::string> source_partial;
   std::vector<std::string> destination_partial;
   std::string reduction;  // by name; may be empty, or no reduction's
+  // "fixed" or "any": in which order summands are added; may be empty, or neither.
+  std::string reduction_order;
   // "time" or "bytes", whichever is to be least; may be empty, or neither.
   std::string objective;
   // By name, a method of the literature that finds the steps; may be empty, or none's.

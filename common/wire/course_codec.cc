@@ -3,9 +3,11 @@
 #include "common/base/status_macros.h"
 #include "common/mesh/manifest.h"
 #include "common/mesh/reduction.h"
+#include "common/wire/part_error.h"
 #include "common/wire/worker_part_codec.h"
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include <absl/status/status.h>
@@ -14,18 +16,22 @@
 namespace crossmesh {
 namespace {
 
-absl::Status Bad(absl::string_view field, absl::string_view expected, int64_t found) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("worker's part, ", field, ": expected ", expected, ", found ", found));
-}
-
 absl::StatusOr<Reduction> ReductionFromProto(const v1::WorkerPart::Reduction& proto) {
   if (proto.kind() == v1::WorkerPart::Reduction::KIND_UNSPECIFIED ||
       !v1::WorkerPart::Reduction::Kind_IsValid(proto.kind())) {
-    return Bad("kind of a reduction", "one that is known", proto.kind());
+    return PartError("kind of a reduction", "one that is known", proto.kind());
   }
   return Reduction{.kind = static_cast<ReductionKind>(static_cast<int>(proto.kind()) - 1),
                    .divisor = proto.divisor()};
+}
+
+absl::StatusOr<std::optional<StepCollective>> CollectiveFromProto(
+    v1::WorkerPart::Collective proto) {
+  if (proto == v1::WorkerPart::COLLECTIVE_UNSPECIFIED) return std::nullopt;
+  if (!v1::WorkerPart::Collective_IsValid(proto)) {
+    return PartError("collective of a step", "one that is known", proto);
+  }
+  return static_cast<StepCollective>(static_cast<int>(proto) - 1);
 }
 
 absl::Status ReadTensors(const v1::WorkerPart::Course& proto, Course<WorkerPart>& course) {
@@ -33,8 +39,8 @@ absl::Status ReadTensors(const v1::WorkerPart::Course& proto, Course<WorkerPart>
   for (const int32_t difference : proto.tensors()) {
     tensor += difference;
     if (tensor < 0 || tensor >= Manifest::kTensorsMax) {
-      return Bad("tensor of a course", absl::StrCat("from 0 to below ", Manifest::kTensorsMax),
-                 tensor);
+      return PartError("tensor of a course",
+                       absl::StrCat("from 0 to below ", Manifest::kTensorsMax), tensor);
     }
     course.tensors.push_back(static_cast<int32_t>(tensor));
   }
@@ -74,6 +80,10 @@ void AddCourses(const WorkerPart& part, v1::WorkerPart& proto) {
     for (const Course<WorkerPart>::Step& step : course.steps) {
       v1::WorkerPart::Course::Step& of = *added.add_steps();
       *of.mutable_move() = ToProto(*step.move);
+      if (step.collective.has_value()) {
+        of.set_collective(
+            static_cast<v1::WorkerPart::Collective>(static_cast<int>(*step.collective) + 1));
+      }
       if (!step.reduction.has_value()) continue;
       of.mutable_reduction()->set_kind(
           static_cast<v1::WorkerPart::Reduction::Kind>(static_cast<int>(step.reduction->kind) + 1));
@@ -89,7 +99,7 @@ absl::StatusOr<std::shared_ptr<const std::vector<Course<WorkerPart>>>> CoursesFr
   for (const v1::WorkerPart::Course& from : proto.courses()) steps += from.steps_size();
   // Each has tables of its own.
   if (steps > kCourseStepsMax) {
-    return Bad("courses", absl::StrCat("at most ", kCourseStepsMax, " steps"), steps);
+    return PartError("courses", absl::StrCat("at most ", kCourseStepsMax, " steps"), steps);
   }
   std::vector<Course<WorkerPart>> courses;
   for (const v1::WorkerPart::Course& from : proto.courses()) {
@@ -100,10 +110,11 @@ absl::StatusOr<std::shared_ptr<const std::vector<Course<WorkerPart>>>> CoursesFr
     RETURN_IF_ERROR(ReadTensors(from, course));
     for (const v1::WorkerPart::Course::Step& step : from.steps()) {
       if (step.move().courses_size() > 0) {
-        return Bad("step of a course", "a part without courses", step.move().courses_size());
+        return PartError("step of a course", "a part without courses", step.move().courses_size());
       }
       ASSIGN_OR_RETURN(WorkerPart move, FromProto(step.move()));
       course.steps.push_back({.move = std::make_shared<const WorkerPart>(std::move(move))});
+      ASSIGN_OR_RETURN(course.steps.back().collective, CollectiveFromProto(step.collective()));
       if (!step.has_reduction()) continue;
       ASSIGN_OR_RETURN(course.steps.back().reduction, ReductionFromProto(step.reduction()));
     }

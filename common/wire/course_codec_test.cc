@@ -41,7 +41,8 @@ WorkerPart WithCourse() {
       .instances = 2, .buffers = 1, .tensors = {0, 0}, .releases_source = true};
   course.steps.push_back(
       {.move = std::make_shared<const WorkerPart>(PartOf(TensorTable::Create(first).value())),
-       .reduction = Reduction{.divisor = 2}});
+       .reduction = Reduction{.divisor = 2},
+       .collective = StepCollective::kReduceScatter});
   course.steps.push_back(
       {.move = std::make_shared<const WorkerPart>(PartOf(TensorTable::Create(last).value()))});
   const WorkerPart whole =
@@ -65,6 +66,8 @@ TEST(CourseCodec, CoursesSurviveBothWays) {
   EXPECT_TRUE(course.releases_source);
   EXPECT_EQ(course.steps[0].reduction, Reduction{.divisor = 2});
   EXPECT_EQ(course.steps[1].reduction, std::nullopt);
+  EXPECT_EQ(course.steps[0].collective, StepCollective::kReduceScatter);
+  EXPECT_EQ(course.steps[1].collective, std::nullopt);
   EXPECT_EQ(course.steps[1].move->digest(), part.courses()[0].steps[1].move->digest());
   EXPECT_EQ(course.steps[0].move->tensors().groups()[0].slab,
             part.courses()[0].steps[0].move->tensors().groups()[0].slab);

@@ -60,6 +60,7 @@ absl::StatusOr<RedistributionInputs> RedistributionOf(const v1::ReshardSpec& pro
       .source_partial = {of.source_partial().begin(), of.source_partial().end()},
       .destination_partial = {of.destination_partial().begin(), of.destination_partial().end()},
       .reduction = of.reduction(),
+      .reduction_order = of.reduction_order(),
       .objective = of.objective(),
       .method = of.method(),
       .no_relays = of.no_relays(),

@@ -5,6 +5,7 @@
 #include "common/base/status_macros.h"
 #include "common/mesh/manifest.h"
 #include "common/wire/course_codec.h"
+#include "common/wire/part_error.h"
 #include "common/wire/plan_codec.h"
 
 #include <algorithm>
@@ -23,17 +24,13 @@ namespace {
 
 using google::protobuf::RepeatedPtrField;
 
-absl::Status Bad(absl::string_view field, absl::string_view expected, int64_t found) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("worker's part, ", field, ": expected ", expected, ", found ", found));
-}
-
 // All of some arrays must have one entry for each thing.
 template <typename First, typename... Others>
 absl::Status CheckSameSize(absl::string_view what, const First& first, const Others&... others) {
   for (const int size : {first.size(), others.size()...}) {
     if (size != first.size()) {
-      return Bad(absl::StrCat("arrays by ", what), absl::StrCat(first.size(), " entries"), size);
+      return PartError(absl::StrCat("arrays by ", what), absl::StrCat(first.size(), " entries"),
+                       size);
     }
   }
   return absl::OkStatus();
@@ -67,8 +64,8 @@ absl::StatusOr<std::vector<Placement>> PlacementsFromProto(
     // After each mesh, since a short text can stand for very many slots.
     slots_left -= mesh.slots();
     if (slots_left < 0) {
-      return Bad("placements", absl::StrCat("at most ", kPartSlotsMax, " slots together"),
-                 kPartSlotsMax - slots_left);
+      return PartError("placements", absl::StrCat("at most ", kPartSlotsMax, " slots together"),
+                       kPartSlotsMax - slots_left);
     }
     placements.push_back({.mesh = std::move(mesh), .layout = std::move(layout)});
   }
@@ -104,14 +101,14 @@ absl::StatusOr<std::vector<TensorGroup>> GroupsFromProto(const v1::WorkerPart& p
     for (const auto& [side, index] : {std::pair(&spec.sources, group.source()),
                                       std::pair(&spec.destinations, group.destination())}) {
       if (index < 0 || index >= static_cast<int64_t>(side->size())) {
-        return Bad("placement of a group", absl::StrCat("one below ", side->size()), index);
+        return PartError("placement of a group", absl::StrCat("one below ", side->size()), index);
       }
       tile_checks += (*side)[index].mesh.slots();
     }
     // TensorTable::Create looks at so many tiles: refused before it does.
     if (tile_checks > kPartTileChecksMax) {
-      return Bad("groups", absl::StrCat("at most ", kPartTileChecksMax, " tiles together"),
-                 tile_checks);
+      return PartError("groups", absl::StrCat("at most ", kPartTileChecksMax, " tiles together"),
+                       tile_checks);
     }
     groups.push_back({.shape = std::move(shape),
                       .type = type,
@@ -132,11 +129,11 @@ absl::StatusOr<std::vector<int32_t>> GroupOfTensorFromProto(const v1::WorkerPart
     const int64_t most = Manifest::kTensorsMax - static_cast<int64_t>(group_of.size());
     const int64_t length = proto.run_length(i);
     if (length < 1 || length > most) {
-      return Bad("length of a run", absl::StrCat("from 1 to ", most), length);
+      return PartError("length of a run", absl::StrCat("from 1 to ", most), length);
     }
     const int32_t group = proto.run_group(i);
     if (group < 0 || group > proto.groups_size()) {
-      return Bad("group of a run", absl::StrCat("from 0 to ", proto.groups_size()), group);
+      return PartError("group of a run", absl::StrCat("from 0 to ", proto.groups_size()), group);
     }
     // On the wire 0 stands for a tensor that is not moved.
     group_of.insert(group_of.end(), length, group - 1);
@@ -180,9 +177,9 @@ absl::Status ReadDeviceSets(const v1::WorkerPart& proto, WorkerPart::Spec& spec)
   spec.device_sets.Reserve(proto.set_size_size(), proto.set_devices_size());
   for (const int32_t size : proto.set_size()) {
     if (size < 0 || size > proto.set_devices_size() - next) {
-      return Bad("size of a device set",
-                 absl::StrCat("at most the ", proto.set_devices_size() - next, " that are left"),
-                 size);
+      return PartError(
+          "size of a device set",
+          absl::StrCat("at most the ", proto.set_devices_size() - next, " that are left"), size);
     }
     set.clear();
     // In 64 bits: the differences of a bad part may add up to more than 32.
@@ -190,15 +187,16 @@ absl::Status ReadDeviceSets(const v1::WorkerPart& proto, WorkerPart::Spec& spec)
     for (const int end = next + size; next < end; ++next) {
       rank += proto.set_devices(next);
       if (rank < 0 || rank >= static_cast<int64_t>(spec.tensors->devices().size())) {
-        return Bad("rank in a device set",
-                   absl::StrCat("from 0 to below ", spec.tensors->devices().size()), rank);
+        return PartError("rank in a device set",
+                         absl::StrCat("from 0 to below ", spec.tensors->devices().size()), rank);
       }
       set.push_back(static_cast<DeviceRank>(rank));
     }
     spec.device_sets.Add(set);
   }
   if (next != proto.set_devices_size()) {
-    return Bad("devices of the sets", absl::StrCat(next, " in all"), proto.set_devices_size());
+    return PartError("devices of the sets", absl::StrCat(next, " in all"),
+                     proto.set_devices_size());
   }
   return absl::OkStatus();
 }
@@ -214,7 +212,7 @@ absl::Status ReadClasses(const v1::WorkerPart& proto, WorkerPart::Spec& spec) {
     const int64_t conversion =
         is_converted ? int64_t{proto.class_conversion(i)} - 1 : kNoConversion;
     if (conversion < kNoConversion)
-      return Bad("conversion of a class", "0 or more", conversion + 1);
+      return PartError("conversion of a class", "0 or more", conversion + 1);
     spec.class_sets.push_back({.holders = proto.class_holders(i),
                                .receivers = proto.class_receivers(i),
                                .conversion = static_cast<ConversionIndex>(conversion)});
@@ -258,8 +256,8 @@ absl::Status ReadRelays(const v1::WorkerPart& proto, WorkerPart::Spec& spec) {
   for (int i = 0; i < proto.relay_index_size(); ++i) {
     const std::optional<int64_t> sum = CheckedAdd(index, proto.relay_index(i));
     const std::optional<int64_t> end = CheckedAdd(proto.relay_begin(i), proto.relay_length(i));
-    if (!sum.has_value()) return Bad("index of a relay", "64 bits", proto.relay_index(i));
-    if (!end.has_value()) return Bad("length of a relay", "64 bits", proto.relay_length(i));
+    if (!sum.has_value()) return PartError("index of a relay", "64 bits", proto.relay_index(i));
+    if (!end.has_value()) return PartError("length of a relay", "64 bits", proto.relay_length(i));
     index = *sum;
     spec.relays.push_back({.relay = index,
                            .class_sets = proto.relay_class(i),

@@ -67,4 +67,10 @@ Catalog::Catalog(MetadataStore& store, uint64_t epoch)
       pipelines({"pipeline", EncodePipeline, DecodePipeline, HeapBytesOfPipeline}, store, epoch),
       network(store, epoch) {}
 
+absl::Status Catalog::Load() {
+  RETURN_IF_ERROR(meshes.Load());
+  RETURN_IF_ERROR(manifests.Load());
+  return pipelines.Load();
+}
+
 }  // namespace crossmesh

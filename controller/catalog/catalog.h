@@ -9,6 +9,8 @@
 
 #include <cstdint>
 
+#include <absl/status/status.h>
+
 namespace crossmesh {
 
 // A pipeline as it was registered: named meshes are looked up when it is planned. Immutable.
@@ -27,6 +29,9 @@ struct Catalog {
 
   // `store` must outlive the catalog; `epoch` is the controller's fencing number.
   Catalog(MetadataStore& store, uint64_t epoch);
+
+  // Reads what former controllers have left, before anything else is asked. The store's errors.
+  absl::Status Load();
 
   RecordTable<Mesh> meshes;
   RecordTable<Manifest> manifests;

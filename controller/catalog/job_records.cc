@@ -1,12 +1,16 @@
 #include "controller/catalog/job_records.h"
 
 #include "common/base/status_macros.h"
+#include "crossmesh/stored/v1/job.pb.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
+#include <absl/functional/function_ref.h>
 #include <absl/strings/ascii.h>
 #include <absl/strings/escaping.h>
+#include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
 #include <absl/strings/strip.h>
@@ -15,6 +19,66 @@ namespace crossmesh {
 namespace {
 
 constexpr int kIdDigits = 16;
+
+// Objects that are read at once.
+constexpr int64_t kPage = 1000;
+// Requests that are erased in one commit, at most.
+constexpr int64_t kStaleAtOnce = 1000;
+
+absl::Status DoesNotParse(absl::string_view key) {
+  return absl::DataLossError(
+      absl::StrCat("stored object ", key, ": expected a record of a job, found something else"));
+}
+
+// Of the id that the key ends with.
+std::optional<uint64_t> NumberIn(absl::string_view key) {
+  uint64_t number = 0;
+  if (key.size() < kIdDigits) return std::nullopt;
+  if (!absl::SimpleHexAtoi(key.substr(key.size() - kIdDigits), &number)) return std::nullopt;
+  return number;
+}
+
+// In the order of their keys.
+absl::Status ForEachObject(const MetadataStore& store, const std::string& prefix,
+                           absl::FunctionRef<absl::Status(const StoredObject&)> action) {
+  std::string after;
+  while (true) {
+    ASSIGN_OR_RETURN(const std::vector<StoredObject> page, store.List(prefix, after, kPage));
+    for (const StoredObject& object : page) RETURN_IF_ERROR(action(object));
+    if (std::ssize(page) < kPage) return absl::OkStatus();
+    after = page.back().key;
+  }
+}
+
+// NotFound names the key.
+absl::StatusOr<int64_t> PresentRevision(const MetadataStore& store, absl::string_view key) {
+  ASSIGN_OR_RETURN(const int64_t revision, store.RevisionOf(key));
+  if (revision > 0) return revision;
+  return absl::NotFoundError(absl::StrCat("object ", key, ": expected one, found none"));
+}
+
+std::string Encode(const JobRecord& record, bool ended) {
+  stored::v1::Job job;
+  job.set_shown(record.shown);
+  if (!ended) job.set_resumption(record.resumption);
+  job.set_content(record.content.ToString());
+  job.set_ended(ended);
+  return job.SerializeAsString();
+}
+
+std::string EncodeRequest(const JobRecord& record, absl::Time now) {
+  stored::v1::Request request;
+  request.set_id(Digest::Of(record.request_id).ToString());
+  request.set_content(record.content.ToString());
+  request.set_time(absl::ToUnixMicros(now));
+  return request.SerializeAsString();
+}
+
+absl::StatusOr<std::string> ShownIn(const StoredObject& object) {
+  stored::v1::Job job;
+  if (!job.ParseFromString(object.value)) return DoesNotParse(object.key);
+  return std::move(*job.mutable_shown());
+}
 
 }  // namespace
 
@@ -31,8 +95,78 @@ std::string JobRecords::KeyOf(absl::string_view id) const {
   return absl::StrCat(options_.noun, "/", id);
 }
 
+// By the job, not by the request's id: so the store's order is that of age.
+std::string JobRecords::RequestKeyOf(absl::string_view id) const {
+  return absl::StrCat("request-", options_.noun, "/", id);
+}
+
+std::string JobRecords::ProgressKeyOf(absl::string_view id) const {
+  return absl::StrCat("progress-", options_.noun, "/", id);
+}
+
 JobRecords::JobRecords(MetadataStore& store, uint64_t epoch, const Clock& clock, Options options)
     : store_(store), epoch_(epoch), clock_(clock), options_(std::move(options)) {}
+
+absl::StatusOr<std::vector<JobRecords::Unfinished>> JobRecords::Load() {
+  const MutexLock lock(mutex_);
+  RETURN_IF_ERROR(ForEachObject(store_, RequestKeyOf(""),
+                                [this](const StoredObject& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(
+                                    mutex_) { return LoadRequest(object); }));
+  std::vector<Unfinished> unfinished;
+  RETURN_IF_ERROR(ForEachObject(
+      store_, KeyOf(""),
+      [&](const StoredObject& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
+        ASSIGN_OR_RETURN(std::optional<Unfinished> job, LoadJob(object));
+        if (job.has_value()) unfinished.push_back(*std::move(job));
+        return absl::OkStatus();
+      }));
+  return unfinished;
+}
+
+// The age is known by the system's clock alone, since no other one outlives a process.
+absl::Status JobRecords::LoadRequest(const StoredObject& object) {
+  stored::v1::Request request;
+  if (!request.ParseFromString(object.value)) return DoesNotParse(object.key);
+  const std::optional<uint64_t> job = NumberIn(object.key);
+  const std::optional<Digest> id = Digest::Parse(request.id());
+  const std::optional<Digest> content = Digest::Parse(request.content());
+  if (!job.has_value() || !id.has_value() || !content.has_value()) return DoesNotParse(object.key);
+  const absl::Duration age =
+      std::max(clock_.Now() - absl::FromUnixMicros(request.time()), absl::ZeroDuration());
+  if (age >= kRequestIdsFor || requests_.Find(*id) != nullptr) {
+    stale_requests_.push_back(object.key);
+    return absl::OkStatus();
+  }
+  absl::Duration since = clock_.Monotonic() - age;
+  if (const auto* newest = requests_.Newest()) since = std::max(since, newest->since);
+  requests_.Add({.id = *id, .content = *content, .job = *job, .since = since});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<JobRecords::Unfinished>> JobRecords::LoadJob(
+    const StoredObject& object) {
+  stored::v1::Job job;
+  if (!job.ParseFromString(object.value)) return DoesNotParse(object.key);
+  const std::optional<uint64_t> number = NumberIn(object.key);
+  const std::optional<Digest> content = Digest::Parse(job.content());
+  if (!number.has_value() || !content.has_value()) return DoesNotParse(object.key);
+  if (job.ended()) {
+    finished_.push_back({IdOf(*number), object.value.size()});
+    finished_bytes_ += object.value.size();
+    return std::nullopt;
+  }
+  Unfinished unfinished{.number = *number,
+                        .content = *content,
+                        .shown = std::move(*job.mutable_shown()),
+                        .resumption = std::move(*job.mutable_resumption())};
+  absl::StatusOr<StoredObject> progress = store_.Get(ProgressKeyOf(IdOf(*number)));
+  if (progress.ok()) {
+    unfinished.progress = std::move(progress->value);
+  } else if (!absl::IsNotFound(progress.status())) {
+    return progress.status();
+  }
+  return unfinished;
+}
 
 absl::StatusOr<std::optional<std::string>> JobRecords::FindRequest(absl::string_view request_id,
                                                                    const Digest& content) const {
@@ -48,25 +182,53 @@ absl::StatusOr<std::optional<std::string>> JobRecords::FindRequest(absl::string_
       absl::StrCat("request_id ", request_id, " began ", noun(), " ", id, " with other content"));
 }
 
-absl::Status JobRecords::Begin(const JobRecord& record) {
-  const std::string key = KeyOf(IdOf(record.number));
-  const StoreTransaction begin{
-      .epoch = epoch_, .requirements = {{key, 0}}, .writes = {{key, record.bytes}}};
+void JobRecords::Begin(const JobRecord& record, Done done) {
+  const std::string id = IdOf(record.number);
+  StoreTransaction begin{.epoch = epoch_,
+                         .requirements = {{KeyOf(id), 0}},
+                         .writes = {{KeyOf(id), Encode(record, /*ended=*/false)},
+                                    {RequestKeyOf(id), EncodeRequest(record, clock_.Now())}}};
+  absl::StatusOr<std::vector<std::string>> stale = Reserve(record);
+  if (!stale.ok()) return done(stale.status());
+  for (const std::string& key : *stale) begin.writes.push_back({key, std::nullopt});
+  store_.CommitThen(
+      std::move(begin), [this, number = record.number, content = record.content,
+                         request = Digest::Of(record.request_id), stale = *std::move(stale),
+                         done = std::move(done)](const absl::StatusOr<int64_t>& revision) mutable {
+        {
+          const MutexLock lock(mutex_);
+          beginning_.erase(request);
+          if (revision.ok()) {
+            requests_.Add(
+                {.id = request, .content = content, .job = number, .since = clock_.Monotonic()});
+          } else {
+            stale_requests_.insert(stale_requests_.end(), stale.begin(), stale.end());
+          }
+        }
+        done(revision.status());
+      });
+}
+
+absl::StatusOr<std::vector<std::string>> JobRecords::Reserve(const JobRecord& record) {
   const Digest request = Digest::Of(record.request_id);
-  // Held during the commit, so that one request cannot begin twice.
   const MutexLock lock(mutex_);
-  while (requests_.size() > 0 && IsTooOld(*requests_.Oldest())) requests_.ForgetOldest();
+  for (; requests_.size() > 0 && IsTooOld(*requests_.Oldest()); requests_.ForgetOldest()) {
+    stale_requests_.push_back(RequestKeyOf(IdOf(requests_.Oldest()->job)));
+  }
   if (const RequestTable::Request* known = requests_.Find(request); known != nullptr) {
     return absl::AbortedError(
         absl::StrCat("request_id ", record.request_id, " began ", noun(), " ", IdOf(known->job)));
   }
   RETURN_IF_ERROR(CheckRoom());
-  RETURN_IF_ERROR(store_.Commit(begin).status());
-  requests_.Add({.id = request,
-                 .content = record.content,
-                 .job = record.number,
-                 .since = clock_.Monotonic()});
-  return absl::OkStatus();
+  if (!beginning_.insert(request).second) {
+    return absl::AbortedError(
+        absl::StrCat("request_id ", record.request_id, " begins a ", noun(), " now"));
+  }
+  const auto some =
+      stale_requests_.begin() + std::min(std::ssize(stale_requests_), std::ptrdiff_t{kStaleAtOnce});
+  std::vector<std::string> stale(stale_requests_.begin(), some);
+  stale_requests_.erase(stale_requests_.begin(), some);
+  return stale;
 }
 
 bool JobRecords::IsTooOld(const RequestTable::Request& request) const {
@@ -84,40 +246,90 @@ absl::Status JobRecords::CheckRoom() const {
       "; there is room for another in ", absl::FormatDuration(absl::Ceil(wait, absl::Seconds(1)))));
 }
 
-absl::Status JobRecords::Finish(absl::string_view id, std::string bytes) {
-  ASSIGN_OR_RETURN(const StoredObject present, store_.Get(KeyOf(id)));
-  StoreTransaction finish{.epoch = epoch_,
-                          .requirements = {{present.key, present.revision}},
-                          .writes = {{present.key, std::move(bytes)}}};
-  const size_t size = finish.writes.front().value->size();
-  const MutexLock lock(mutex_);
-  // What is forgotten goes in the same commit, so that the store never has more than its bound.
-  size_t forgotten = 0;
-  size_t forgotten_bytes = 0;
-  for (; TooMany(forgotten, forgotten_bytes, size); ++forgotten) {
-    forgotten_bytes += finished_[forgotten].bytes;
-    finish.writes.push_back({KeyOf(finished_[forgotten].id), std::nullopt});
-  }
-  RETURN_IF_ERROR(store_.Commit(finish).status());
-  finished_.erase(finished_.begin(), finished_.begin() + static_cast<int64_t>(forgotten));
-  finished_.push_back({std::string(id), size});
-  finished_bytes_ += size - forgotten_bytes;
-  return absl::OkStatus();
+void JobRecords::Amend(const JobRecord& record, Done done) {
+  const std::string key = KeyOf(IdOf(record.number));
+  const absl::StatusOr<int64_t> present = PresentRevision(store_, key);
+  if (!present.ok()) return done(present.status());
+  store_.CommitThen({.epoch = epoch_,
+                     .requirements = {{key, *present}},
+                     .writes = {{key, Encode(record, /*ended=*/false)}}},
+                    [done = std::move(done)](const absl::StatusOr<int64_t>& revision) mutable {
+                      done(revision.status());
+                    });
 }
 
-bool JobRecords::TooMany(size_t forgotten, size_t forgotten_bytes, size_t bytes) const {
-  return forgotten < finished_.size() &&
-         (finished_.size() - forgotten >= options_.finished_max ||
-          finished_bytes_ - forgotten_bytes + bytes > options_.finished_bytes_max);
+void JobRecords::RecordProgress(uint64_t number, std::string progress, Done done) {
+  const std::string id = IdOf(number);
+  const std::string key = KeyOf(id);
+  const absl::StatusOr<int64_t> present = PresentRevision(store_, key);
+  if (!present.ok()) return done(present.status());
+  store_.CommitThen({.epoch = epoch_,
+                     .requirements = {{key, *present}},
+                     .writes = {{ProgressKeyOf(id), std::move(progress)}}},
+                    [done = std::move(done)](const absl::StatusOr<int64_t>& revision) mutable {
+                      done(revision.status());
+                    });
+}
+
+void JobRecords::Finish(const JobRecord& record, Done done) {
+  std::string id = IdOf(record.number);
+  const std::string key = KeyOf(id);
+  const absl::StatusOr<int64_t> present = PresentRevision(store_, key);
+  if (!present.ok()) return done(present.status());
+  StoreTransaction finish{.epoch = epoch_,
+                          .requirements = {{key, *present}},
+                          .writes = {{key, Encode(record, /*ended=*/true)}}};
+  const std::string progress = ProgressKeyOf(id);
+  const absl::StatusOr<int64_t> progress_revision = store_.RevisionOf(progress);
+  if (!progress_revision.ok()) return done(progress_revision.status());
+  if (*progress_revision > 0) finish.writes.push_back({progress, std::nullopt});
+  const size_t size = finish.writes.front().value->size();
+  std::deque<Finished> forgotten;
+  {
+    // What is forgotten goes in the same commit, so that the store never has more than its bound.
+    const MutexLock lock(mutex_);
+    while (TooMany(size)) {
+      finish.writes.push_back({KeyOf(finished_.front().id), std::nullopt});
+      finished_bytes_ -= finished_.front().bytes;
+      forgotten.push_back(std::move(finished_.front()));
+      finished_.pop_front();
+    }
+    finished_.push_back({id, size});
+    finished_bytes_ += size;
+  }
+  store_.CommitThen(std::move(finish),
+                    [this, id = std::move(id), forgotten = std::move(forgotten),
+                     done = std::move(done)](const absl::StatusOr<int64_t>& revision) mutable {
+                      if (!revision.ok()) Unfinish(id, std::move(forgotten));
+                      done(revision.status());
+                    });
+}
+
+// The commit has failed: nothing of it happened.
+void JobRecords::Unfinish(absl::string_view id, std::deque<Finished> forgotten) {
+  const MutexLock lock(mutex_);
+  const auto found = std::ranges::find(finished_, id, &Finished::id);
+  finished_bytes_ -= found->bytes;
+  finished_.erase(found);
+  for (auto oldest = forgotten.rbegin(); oldest != forgotten.rend(); ++oldest) {
+    finished_bytes_ += oldest->bytes;
+    finished_.push_front(std::move(*oldest));
+  }
+}
+
+bool JobRecords::TooMany(size_t bytes) const {
+  return !finished_.empty() && (finished_.size() >= options_.finished_max ||
+                                finished_bytes_ + bytes > options_.finished_bytes_max);
 }
 
 absl::StatusOr<std::string> JobRecords::Get(absl::string_view id) const {
   absl::StatusOr<StoredObject> object = store_.Get(KeyOf(id));
-  if (!object.ok()) {
+  if (absl::IsNotFound(object.status())) {
     return absl::NotFoundError(absl::StrCat(noun(), " \"", absl::CHexEscape(id),
                                             "\": expected one that is known, found none"));
   }
-  return std::move(object->value);
+  RETURN_IF_ERROR(object.status());
+  return ShownIn(*object);
 }
 
 std::vector<std::pair<std::string, std::string>> JobRecords::List(absl::string_view before,
@@ -132,7 +344,8 @@ std::vector<std::pair<std::string, std::string>> JobRecords::List(absl::string_v
     if (static_cast<int64_t>(listed.size()) == limit) break;
     std::string id = object->key.substr(prefix.size());
     if (!before.empty() && id >= before) continue;
-    listed.emplace_back(std::move(id), object->value);
+    absl::StatusOr<std::string> shown = ShownIn(*object);
+    if (shown.ok()) listed.emplace_back(std::move(id), *std::move(shown));
   }
   return listed;
 }

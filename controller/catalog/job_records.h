@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include <absl/container/flat_hash_set.h>
+#include <absl/functional/any_invocable.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 #include <absl/strings/string_view.h>
@@ -22,19 +24,22 @@
 
 namespace crossmesh {
 
-// What is stored of a job: of an operation, or of a pipeline's run. `bytes` are opaque here.
+// What is stored of a job: of an operation, or of a pipeline's run. `shown` and `resumption` are
+// opaque here.
 struct JobRecord {
   uint64_t number = 0;
   std::string request_id;
-  Digest content;  // of the request without its id
-  std::string bytes;
+  Digest content;          // of the request without its id
+  std::string shown;       // the job as clients see it
+  std::string resumption;  // what another controller needs to take it up; empty once it has ended
 };
 
 // The jobs of one kind, and the request ids that named them. A finished job is kept until too many
 // newer ones have finished, or too large ones, a request id for 24 hours: when so many are
 // remembered that there is no room for another, new requests are refused, since to forget one early
-// could run it twice. One commit when a job begins, one when it ends. Request ids are not in the
-// store: they end with this process. Thread-safe.
+// could run it twice. One commit when a job begins, one when it ends, and one for each progress
+// that must outlive this controller. Thread-safe; only its controller, of the store's highest
+// epoch, writes here.
 class JobRecords {
  public:
   static constexpr absl::Duration kRequestIdsFor = absl::Hours(24);
@@ -49,7 +54,20 @@ class JobRecords {
     int64_t requests_max = int64_t{1} << 20;
   };
 
+  // A job that had not ended when a former controller did.
+  struct Unfinished {
+    uint64_t number = 0;
+    Digest content;
+    std::string shown;
+    std::string resumption;
+    std::string progress;  // as it was recorded last; empty when it never was
+  };
+
   JobRecords(MetadataStore& store, uint64_t epoch, const Clock& clock, Options options);
+
+  // Reads what a former controller has left, before anything else is asked: jobs that had not
+  // ended, oldest first. The store's errors; DataLoss names a record that does not parse.
+  absl::StatusOr<std::vector<Unfinished>> Load();
 
   const std::string& noun() const { return options_.noun; }
   // The prefix and 16 hexadecimal digits: ids sort as the numbers do.
@@ -63,16 +81,23 @@ class JobRecords {
   absl::StatusOr<std::optional<std::string>> FindRequest(absl::string_view request_id,
                                                          const Digest& content) const;
 
+  // Called at once or later, by any thread.
+  using Done = absl::AnyInvocable<void(absl::Status)>;
   // Commits the intent: the job and its request id did not exist and now do. Aborted when they did,
   // or when this controller is fenced; ResourceExhausted as above.
-  absl::Status Begin(const JobRecord& record);
+  void Begin(const JobRecord& record, Done done);
+  // Commits another intent in place of the job's present one. NotFound when it never began.
+  void Amend(const JobRecord& record, Done done);
+  // Commits how far the job has come, beside its intent: an object of its own, until the job has
+  // ended. NotFound when it never began.
+  void RecordProgress(uint64_t number, std::string progress, Done done);
   // Commits the result, and forgets what is too old. NotFound when it never began.
-  absl::Status Finish(absl::string_view id, std::string bytes);
+  void Finish(const JobRecord& record, Done done);
 
-  // The stored bytes. NotFound names the job.
+  // The stored job, as clients see it. NotFound names it.
   absl::StatusOr<std::string> Get(absl::string_view id) const;
-  // Newest first: ids and bytes of jobs whose id is less than `before` (empty: all). Ids sort by
-  // the time of their beginning.
+  // Newest first: ids of jobs, and what clients see of them, whose id is less than `before` (empty:
+  // all). Ids sort by the time of their beginning.
   std::vector<std::pair<std::string, std::string>> List(absl::string_view before,
                                                         int64_t limit) const;
 
@@ -83,9 +108,18 @@ class JobRecords {
   };
 
   std::string KeyOf(absl::string_view id) const;
-  // Whether the oldest one that has finished must go when another `bytes` come.
-  bool TooMany(size_t forgotten, size_t forgotten_bytes, size_t bytes) const
+  std::string RequestKeyOf(absl::string_view id) const;
+  std::string ProgressKeyOf(absl::string_view id) const;
+  absl::Status LoadRequest(const StoredObject& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Nothing when it has ended.
+  absl::StatusOr<std::optional<Unfinished>> LoadJob(const StoredObject& object)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether this request may begin now; then, until its commit is done, no other of its id may.
+  // Keys of requests that are to be erased by that commit.
+  absl::StatusOr<std::vector<std::string>> Reserve(const JobRecord& record);
+  // Whether the oldest one that has finished must go when another `bytes` come.
+  bool TooMany(size_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Unfinish(absl::string_view id, std::deque<Finished> forgotten);
   bool IsTooOld(const RequestTable::Request& request) const;
   // ResourceExhausted when there is no room for another request.
   absl::Status CheckRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -99,6 +133,9 @@ class JobRecords {
   std::deque<Finished> finished_ ABSL_GUARDED_BY(mutex_);  // oldest first
   size_t finished_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   RequestTable requests_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<Digest> beginning_ ABSL_GUARDED_BY(mutex_);  // ids of requests
+  // Keys of requests that are forgotten, and still in the store.
+  std::deque<std::string> stale_requests_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace crossmesh

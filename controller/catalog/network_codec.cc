@@ -3,6 +3,10 @@
 #include "common/base/status_macros.h"
 #include "common/wire/tensor_codec.h"
 #include "common/wire/time_codec.h"
+#include "planner/parallelism/measured_axes.h"
+
+#include <memory>
+#include <utility>
 
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
@@ -31,6 +35,7 @@ v1::Network ToProto(const NetworkDescription& description) {
   proto.set_revision(description.revision);
   proto.set_source(SourceToProto(description.source));
   if (description.revision > 0) *proto.mutable_update_time() = ToProto(description.time);
+  if (description.axes != nullptr) *proto.mutable_axes() = ToProto(*description.axes);
   return proto;
 }
 
@@ -39,6 +44,10 @@ absl::StatusOr<NetworkDescription> FromProto(const v1::Network& proto) {
   ASSIGN_OR_RETURN(description.topology, FromProto(proto.topology()));
   ASSIGN_OR_RETURN(description.source, SourceFromProto(proto.source()));
   ASSIGN_OR_RETURN(description.time, FromProto(proto.update_time()));
+  if (proto.has_axes()) {
+    ASSIGN_OR_RETURN(MeasuredAxes axes, FromProto(proto.axes()));
+    description.axes = std::make_shared<const MeasuredAxes>(std::move(axes));
+  }
   return description;
 }
 

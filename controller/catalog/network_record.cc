@@ -2,6 +2,7 @@
 
 #include "common/base/status_macros.h"
 #include "controller/catalog/network_codec.h"
+#include "planner/parallelism/measured_axes.h"
 
 #include <string>
 #include <utility>
@@ -21,6 +22,13 @@ absl::StatusOr<NetworkDescription> Decode(const std::string& bytes) {
 }
 
 }  // namespace
+
+bool operator==(const NetworkDescription& a, const NetworkDescription& b) {
+  const bool have_equal_axes =
+      a.axes == nullptr || b.axes == nullptr ? a.axes == b.axes : *a.axes == *b.axes;
+  return a.topology == b.topology && a.revision == b.revision && a.time == b.time &&
+         a.source == b.source && have_equal_axes;
+}
 
 absl::StatusOr<NetworkRecord::Stored> NetworkRecord::Read() {
   ASSIGN_OR_RETURN(const int64_t revision, store_.RevisionOf(kKey));
@@ -53,15 +61,18 @@ absl::StatusOr<std::shared_ptr<const NetworkDescription>> NetworkRecord::Set(Cha
     return absl::AbortedError(absl::StrCat("network description: expected revision ",
                                            *change.revision, ", found ", current.revision));
   }
-  const bool measured = change.source == NetworkSource::kMeasured;
-  if (!measured && current.source == change.source && current.topology == change.topology) {
+  if (change.axes != nullptr && current.revision > 0 && current.topology == change.topology) {
+    change.source = current.source;
+  } else if (change.source != NetworkSource::kMeasured && current.source == change.source &&
+             current.topology == change.topology) {
     return stored.description;
   }
   auto next = std::make_shared<const NetworkDescription>(
       NetworkDescription{.topology = std::move(change.topology),
                          .revision = current.revision + 1,
                          .time = change.time,
-                         .source = change.source});
+                         .source = change.source,
+                         .axes = std::move(change.axes)});
   const StoreTransaction write{.epoch = epoch_,
                                .requirements = {{kKey, stored.revision}},
                                .writes = {{kKey, ToProto(*next).SerializeAsString()}}};

@@ -13,6 +13,8 @@
 
 namespace crossmesh {
 
+class MeasuredAxes;
+
 enum class NetworkSource : uint8_t {
   kNone,      // the network has not been described
   kFile,      // that the controller was started with
@@ -26,7 +28,9 @@ struct NetworkDescription {
   int64_t revision = 0;  // counts descriptions, from 1; 0: there is none
   absl::Time time;
   NetworkSource source = NetworkSource::kNone;
-  friend bool operator==(const NetworkDescription&, const NetworkDescription&) = default;
+  // Measured since the network was described so; null: none.
+  std::shared_ptr<const MeasuredAxes> axes = nullptr;
+  friend bool operator==(const NetworkDescription& a, const NetworkDescription& b);
 };
 
 // The one current description of the network, as a record over the store. What was read once is
@@ -44,10 +48,12 @@ class NetworkRecord {
     Topology topology;
     NetworkSource source = NetworkSource::kClient;
     absl::Time time;
-    std::optional<int64_t> revision;  // that it takes the place of; nothing: any
+    std::optional<int64_t> revision = std::nullopt;  // that it takes the place of; nothing: any
+    std::shared_ptr<const MeasuredAxes> axes = nullptr;
   };
   // The description as it is now, one revision on; but what is there already, from the same source,
-  // stays as it is, so that setting it again is harmless. (To have measured it again is news.)
+  // stays as it is, so that setting it again is harmless. (To have measured it again is news.) With
+  // axes on the network as it is described, only they change, and the source stays.
   // Aborted: the revision is another, or
   // changes meanwhile; what the store's Commit says.
   absl::StatusOr<std::shared_ptr<const NetworkDescription>> Set(Change change);

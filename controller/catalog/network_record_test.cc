@@ -1,8 +1,10 @@
 #include "controller/catalog/network_record.h"
 
+#include "common/mesh/mesh.h"
 #include "common/testing/status_matchers.h"
 #include "controller/catalog/network_codec.h"
 #include "controller/store/memory_store.h"
+#include "planner/parallelism/measured_axes.h"
 
 #include <memory>
 #include <string>
@@ -56,6 +58,28 @@ TEST_F(NetworkRecordTest, EveryChangeCountsAndARepeatedOneDoesNot) {
   EXPECT_EQ((*Set(11))->revision, 2);
   EXPECT_EQ((*Set(11, NetworkSource::kFile))->revision, 3);
   EXPECT_EQ((*record_.Get())->revision, 3);
+}
+
+TEST_F(NetworkRecordTest, AxesAreOfTheDescriptionThatTheyWereMeasuredOn) {
+  ASSERT_OK(Set(10, NetworkSource::kMeasured).status());
+  const auto axes = std::make_shared<const MeasuredAxes>(*MeasuredAxes::Create(
+      *ParseDevices("a.0-1"), {{.position = {1, 2}, .bytes_per_second = 5e9}}));
+  const NetworkRecord::Change change = {
+      .topology = NetworkOf(10), .time = kNoon, .revision = 1, .axes = axes};
+  ASSERT_OK_AND_ASSIGN(const Description with, record_.Set(change));
+  EXPECT_EQ(with->revision, 2);
+  EXPECT_EQ(*with->axes, *axes);
+  EXPECT_EQ(with->source, NetworkSource::kMeasured) << "of what is described";
+  NetworkRecord later(store_, /*epoch=*/2);
+  EXPECT_EQ(**later.Get(), *with);
+  EXPECT_THAT(record_.Set(change).status(), StatusIs(absl::StatusCode::kAborted));
+  ASSERT_OK_AND_ASSIGN(const Description other, Set(11));
+  EXPECT_EQ(other->axes, nullptr);
+  ASSERT_OK_AND_ASSIGN(const Description again,
+                       record_.Set({.topology = NetworkOf(11), .time = kNoon, .axes = axes}));
+  EXPECT_EQ(*again->axes, *axes);
+  EXPECT_EQ(*(*Set(11))->axes, *axes);
+  EXPECT_EQ((*Set(11, NetworkSource::kMeasured))->axes, nullptr);
 }
 
 TEST_F(NetworkRecordTest, ToMeasureTheSameAgainIsNews) {

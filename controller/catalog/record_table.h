@@ -40,7 +40,7 @@ class RecordTable {
     std::string (*encode)(const T& value);
     absl::StatusOr<T> (*decode)(const std::string& bytes);
     int64_t (*heap_bytes)(const T& value);  // that it takes decoded
-    // Of what this table has put: so many objects, and so much memory, encoded and decoded.
+    // So many objects, and so much memory: encoded, and decoded where they have been read.
     int64_t objects_max = 10'000;
     int64_t bytes_max = int64_t{1} << 30;
   };
@@ -49,6 +49,22 @@ class RecordTable {
   // the controller's fencing number.
   RecordTable(Kind kind, MetadataStore& store, uint64_t epoch)
       : kind_(std::move(kind)), store_(store), epoch_(epoch) {}
+
+  // Counts what former controllers have put, before anything else is asked. The store's errors.
+  absl::Status Load() {
+    std::string after;
+    for (bool more = true; more;) {
+      ASSIGN_OR_RETURN(const std::vector<StoredObject> page,
+                       store_.List(KeyOf(""), after, kLoadPage));
+      const MutexLock lock(mutex_);
+      for (const StoredObject& object : page) {
+        Count(object.key.substr(kind_.name.size() + 1), std::ssize(object.value));
+      }
+      more = std::ssize(page) == kLoadPage;
+      if (more) after = page.back().key;
+    }
+    return absl::OkStatus();
+  }
 
   // The object's revision. The same content again is OK and changes nothing. AlreadyExists names
   // the object when the content differs; InvalidArgument: a bad name; ResourceExhausted: a bound.
@@ -61,15 +77,15 @@ class RecordTable {
     const int64_t bytes = std::ssize(*create.writes[0].value) + kind_.heap_bytes(value);
     RETURN_IF_ERROR(Reserve(name, bytes));
     absl::StatusOr<int64_t> revision = store_.Commit(create);
-    if (revision.ok()) {
-      Keep({std::string(name), std::make_shared<const T>(std::move(value)), *revision});
-      const MutexLock lock(mutex_);
-      bytes_of_[name] = bytes;
-      return revision;
-    }
     {
       const MutexLock lock(mutex_);
       Release(bytes);
+      if (revision.ok()) {
+        Count(name, bytes);
+        decoded_[name] = {std::string(name), std::make_shared<const T>(std::move(value)),
+                          *revision};
+        return revision;
+      }
     }
     const absl::StatusOr<Registered<T>> present = Get(name);
     if (!present.ok()) return revision.status();  // not refused for an object of that name
@@ -143,6 +159,12 @@ class RecordTable {
     bytes_ -= bytes;
   }
 
+  void Count(absl::string_view name, int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    bytes_of_[name] = bytes;
+    ++objects_;
+    bytes_ += bytes;
+  }
+
   std::optional<Registered<T>> FindKept(absl::string_view name, int64_t revision) {
     const MutexLock lock(mutex_);
     const auto found = decoded_.find(name);
@@ -165,11 +187,18 @@ class RecordTable {
     return registered;
   }
 
-  void Keep(Registered<T> registered) {
+  // What was read, and takes memory decoded from now on.
+  void Keep(const Registered<T>& registered) {
     const MutexLock lock(mutex_);
-    std::string name = registered.name;
-    decoded_[std::move(name)] = std::move(registered);
+    if (!decoded_.contains(registered.name)) {
+      const int64_t bytes = kind_.heap_bytes(*registered.value);
+      bytes_of_[registered.name] += bytes;
+      bytes_ += bytes;
+    }
+    decoded_[registered.name] = registered;
   }
+
+  static constexpr int64_t kLoadPage = 1000;
 
   const Kind kind_;
   MetadataStore& store_;
@@ -177,9 +206,9 @@ class RecordTable {
 
   Mutex mutex_;
   absl::flat_hash_map<std::string, Registered<T>> decoded_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<std::string, int64_t> bytes_of_ ABSL_GUARDED_BY(mutex_);  // that it has put
-  int64_t objects_ ABSL_GUARDED_BY(mutex_) = 0;                                 // these two: of
-  int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;                                   // which, in all
+  absl::flat_hash_map<std::string, int64_t> bytes_of_ ABSL_GUARDED_BY(mutex_);
+  int64_t objects_ ABSL_GUARDED_BY(mutex_) = 0;  // with those that are being put
+  int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace crossmesh

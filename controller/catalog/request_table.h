@@ -32,6 +32,7 @@ class RequestTable {
   const Request* Find(const Digest& id) const;
   // Null: the table is empty. Valid until the next change.
   const Request* Oldest() const { return size() == 0 ? nullptr : &At(first_); }
+  const Request* Newest() const { return size() == 0 ? nullptr : &At(next_ - 1); }
   int64_t size() const { return static_cast<int64_t>(next_ - first_); }
 
   // Must not be there, nor be older than one that is.

@@ -111,6 +111,8 @@ void OperationAttempt::TellBroken(const TaskEnded& ended) {
 
 void OperationAttempt::ReturnCommunicators() {
   std::vector<AttemptCommunicators::BusyTask> busy;
+  // Those of a former controller are not known here.
+  if (parts == nullptr) return communicators->Return(busy);
   for (const auto& [worker, task] : tasks) {
     if (!task->ended()) busy.push_back({worker, (*parts)[IndexOf(worker)].spec().devices});
   }

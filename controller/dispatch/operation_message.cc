@@ -1,8 +1,5 @@
 #include "controller/dispatch/operation_message.h"
 
-#include "common/plan/plan_warnings.h"
-#include "common/wire/plan_codec.h"
-
 #include <algorithm>
 #include <functional>
 #include <string>
@@ -46,9 +43,9 @@ OperationResult ResultOf(OperationState state) {
 
 // A link is busy no longer than the operation, so one that is falls short of what was predicted:
 // its own rate is less than described, or others use it.
-void AddSlowLinks(const PlanFigures& plan, v1::OperationReport& report) {
+void AddSlowLinks(const OperationPlan& plan, v1::OperationReport& report) {
   if (plan.assumed_rates) return;
-  const double seconds_max = kSlowFactor * plan.predicted_seconds + kSlowSeconds;
+  const double seconds_max = kSlowFactor * plan.report.predicted_seconds() + kSlowSeconds;
   std::vector<v1::SlowLink> links;
   for (const v1::TaskReport& task : report.workers()) {
     for (const v1::TaskReport::Link& link : task.links()) {
@@ -64,38 +61,23 @@ void AddSlowLinks(const PlanFigures& plan, v1::OperationReport& report) {
   for (v1::SlowLink& link : links) *report.add_slow_links() = std::move(link);
 }
 
-void SetPlan(const PlannedReshard& planned, v1::OperationReport& report) {
-  const PlanFigures& figures = planned.plan().figures();
-  report.set_network_bytes(figures.network_bytes);
-  report.set_least_network_bytes(figures.least_network_bytes);
-  report.set_busiest_host_bytes(figures.busiest_host_bytes);
-  report.set_busiest_host(figures.busiest_host);
-  report.set_bound_seconds(figures.bound.seconds);
-  report.set_predicted_seconds(figures.predicted_seconds);
-  for (std::string& warning : PlanWarnings(planned.tensors(), planned.request().topology)) {
-    report.add_warnings(std::move(warning));
-  }
-  *report.mutable_broadcast_groups() = ToProto(figures.broadcasts);
-  if (figures.m2n.has_value()) *report.mutable_m2n() = ToProto(*figures.m2n);
-}
-
 int64_t CommittedBytes(std::span<const OperationMachine::Replica> replicas,
-                       const PlannedReshard& planned) {
+                       const OperationPlan& plan) {
   int64_t bytes = 0;
-  for (size_t i = 0; i < planned.replicas().size(); ++i) {
-    if (replicas[i].state == ReplicaState::kCommitted) bytes += planned.replicas()[i].bytes;
+  for (size_t i = 0; i < plan.replicas.size(); ++i) {
+    if (replicas[i].state == ReplicaState::kCommitted) bytes += plan.replicas[i].bytes;
   }
   return bytes;
 }
 
-void SetReplicas(std::span<const OperationMachine::Replica> replicas, const PlannedReshard* planned,
+void SetReplicas(std::span<const OperationMachine::Replica> replicas, const OperationPlan* plan,
                  v1::Operation& operation) {
   operation.clear_replicas();
   for (size_t i = 0; i < replicas.size(); ++i) {
     v1::Replica& replica = *operation.add_replicas();
     replica.set_index(static_cast<int32_t>(i));
     replica.set_state(ToProto(replicas[i].state));
-    if (planned != nullptr) replica.set_devices(planned->replicas()[i].devices);
+    if (plan != nullptr) replica.set_devices(plan->replicas[i].devices);
     replica.set_error(std::string(replicas[i].error.message()));
   }
 }

@@ -130,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"LongNames", [] { return Matrices(4000, false); }},
                       Case{"ExplicitTiles", [] { return Boxes(100, 300); }},
                       Case{"ManyHops", [] { return Hosts(128); }}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& plan) { return std::string(plan.param.name); });
 
 }  // namespace
 }  // namespace crossmesh

@@ -8,8 +8,12 @@
 #include "controller/dispatch/default_deadline.h"
 #include "controller/dispatch/operation_attempt.h"
 #include "controller/dispatch/operation_message.h"
+#include "controller/dispatch/operation_plan.h"
+#include "controller/dispatch/operation_resumption.h"
+#include "controller/dispatch/operation_times.h"
 #include "controller/dispatch/planned_reshard.h"
 #include "controller/dispatch/remainder.h"
+#include "controller/dispatch/start_gate.h"
 #include "controller/dispatch/task_connection.h"
 #include "controller/membership/worker_registry.h"
 
@@ -28,7 +32,7 @@ RunningOperation::RunningOperation(const Environment& environment, OperationRequ
       request_(std::move(request)),
       on_finished_(std::move(on_finished)),
       shown_(request_.shown),
-      times_(environment.clock) {}
+      times_(std::make_unique<OperationTimes>(environment.clock)) {}
 
 RunningOperation::~RunningOperation() = default;
 
@@ -37,12 +41,34 @@ OperationState RunningOperation::state() const {
 }
 
 void RunningOperation::Begin() {
+  if (request_.resumption.has_value()) return TakeUp();
   if (request_.deadline.has_value()) StartDeadline(*request_.deadline);
   if (request_.planned != nullptr) {
-    OnPlanned(request_.planned);
-  } else {
-    AtPlanner(request_.plan_cost, std::move(request_.plan), &RunningOperation::OnPlanned);
+    accepted_ = true;  // by the intent, which follows at once
+    return OnPlanned(request_.planned);
   }
+  // Planning takes time, in which clients know of the operation: so must the next controller.
+  Commit("", &RunningOperation::OnAccepted);
+  AtPlanner(request_.plan_cost, std::move(request_.plan), &RunningOperation::OnPlanned);
+}
+
+void RunningOperation::Commit(std::string resumption,
+                              void (RunningOperation::*next)(const absl::Status&)) {
+  environment_.sink.Commit(
+      std::make_shared<const v1::Operation>(shown_), std::move(resumption),
+      [weak = weak_from_this(), next, &queue = environment_.queue](const absl::Status& status) {
+        // Also when it is called at once: the machine may be in the middle of its actions.
+        queue.Post([weak, next, status] {
+          const std::shared_ptr<RunningOperation> self = weak.lock();
+          if (self != nullptr && !self->finished_) ((*self).*next)(status);
+        });
+      });
+}
+
+void RunningOperation::OnAccepted(const absl::Status& status) {
+  accepted_ = true;
+  if (!status.ok()) early_plan_ = status;
+  if (early_plan_.has_value()) OnPlanned(*std::exchange(early_plan_, std::nullopt));
 }
 
 template <typename Result>
@@ -62,6 +88,10 @@ void RunningOperation::AtPlanner(int64_t cost, Work<Result> work,
 
 void RunningOperation::OnPlanned(OperationRequest::Planned planned) {
   if (finished_) return;
+  if (!accepted_) {
+    early_plan_ = std::move(planned);
+    return;
+  }
   if (!machine_.has_value()) {
     machine_.emplace(planned.ok() ? (*planned)->tensors().replicas() : 0);
   }
@@ -70,6 +100,7 @@ void RunningOperation::OnPlanned(OperationRequest::Planned planned) {
     OperationAttempt& first = AddAttempt();
     first.replica_numbers.resize((*planned)->tensors().replicas());
     std::iota(first.replica_numbers.begin(), first.replica_numbers.end(), 0);
+    plan_ = std::make_shared<const OperationPlan>(OperationPlan::Of(**planned));
   }
   attempts_.back().planned = *std::move(planned);
   AssignWorkers();
@@ -135,10 +166,17 @@ void RunningOperation::GetCommunicators() {
       {.done =
            [with_self](const absl::Status& status) {
              with_self([&](RunningOperation& self) {
-               status.ok() ? self.StartTasks() : self.FailPlanning(status);
+               status.ok() ? self.PassGate() : self.FailPlanning(status);
              });
            },
        .again = [with_self] { with_self([](RunningOperation& self) { self.AssignWorkers(); }); }});
+}
+
+void RunningOperation::PassGate() {
+  environment_.gate.WhenOpen([weak = weak_from_this(), number = attempts_.size()] {
+    const std::shared_ptr<RunningOperation> self = weak.lock();
+    if (self != nullptr && !self->finished_ && self->attempts_.size() == number) self->StartTasks();
+  });
 }
 
 void RunningOperation::StartTasks() {
@@ -194,59 +232,58 @@ void RunningOperation::Feed(const OperationEvent& event) {
   for (const OperationAction& action : machine_->Handle(event)) {
     std::visit([this](const auto& a) { Do(a); }, action);
   }
+  OpenGate();
   if (changed_ && !finished_) Publish();
 }
 
 // Takes the times that the report is made of.
 void RunningOperation::Observe(const OperationEvent& event) {
   if (const auto* accepted = std::get_if<TaskAccepted>(&event)) {
-    if (attempts_.size() == 1) times_.OnAccepted(accepted->worker);
+    if (attempts_.size() == 1) times_->OnAccepted(accepted->worker);
   } else if (const auto* done = std::get_if<DeviceDone>(&event)) {
-    if (done->status.ok()) times_.OnVerified();
+    if (done->status.ok()) times_->OnVerified();
   }
 }
 
 void RunningOperation::Do(const CommitIntent& /*action*/) {
   changed_ = true;
   Show();
-  environment_.sink.Commit(
-      std::make_shared<const v1::Operation>(shown_),
-      [weak = weak_from_this(), &queue = environment_.queue](const absl::Status& status) {
-        // Also when it is called at once: the machine is in the middle of its actions.
-        queue.Post([weak, status] {
-          const std::shared_ptr<RunningOperation> self = weak.lock();
-          if (self != nullptr) self->OnIntent(status);
-        });
-      });
+  const OperationAttempt& attempt = attempts_.back();
+  Commit(MakeResumption(attempts_, attempt.MakeShares(), *plan_).SerializeAsString(),
+         &RunningOperation::OnIntent);
 }
 
 void RunningOperation::OnIntent(const absl::Status& status) {
   if (!status.ok()) return Feed(IntentFailed{status});
-  const PlanFigures& figures = attempts_.front().planned->plan().figures();
-  environment_.metrics.PlanUsed({.strategy = figures.strategy,
-                                 .network_bytes = figures.network_bytes,
-                                 .least_network_bytes = figures.least_network_bytes});
+  if (attempts_.size() == 1) {
+    environment_.metrics.PlanUsed({.strategy = plan_->strategy,
+                                   .network_bytes = plan_->report.network_bytes(),
+                                   .least_network_bytes = plan_->report.least_network_bytes()});
+  }
   Feed(IntentCommitted{});
 }
 
+TaskConnectionOptions RunningOperation::Connection(const std::string& worker, uint32_t attempt) {
+  return {.gateway = environment_.gateway,
+          .queue = environment_.queue,
+          .worker = worker,
+          .deadline = TimeLeft(),
+          .on_event = [weak = weak_from_this(), attempt](const OperationEvent& event) {
+            if (const auto self = weak.lock()) self->Hear(attempt, event);
+          }};
+}
+
 void RunningOperation::Do(const StartTask& action) {
+  if (request_.resumption.has_value()) return Adopt(action);
   OperationAttempt& attempt = attempts_.back();
   const size_t index = attempt.IndexOf(action.worker);
-  if (attempts_.size() == 1) times_.OnStarted(action.worker);
-  const auto connection = std::make_shared<TaskConnection>(TaskConnection::Options{
-      .gateway = environment_.gateway,
-      .queue = environment_.queue,
-      .worker = action.worker,
-      .address = attempt.workers[index].execution_address,
-      .start = attempt.start,
-      .part = attempt.PartOf(index),
-      .deadline = TimeLeft(),
-      .destinations = attempt.DestinationsOf(index),
-      .on_event =
-          [weak = weak_from_this(), number = action.attempt](const OperationEvent& event) {
-            if (const auto self = weak.lock()) self->Hear(number, event);
-          },
-  });
+  if (attempts_.size() == 1) times_->OnStarted(action.worker);
+  TaskConnectionOptions options = Connection(action.worker, action.attempt);
+  options.address = attempt.workers[index].execution_address;
+  options.start = attempt.start;
+  options.part = attempt.PartOf(index);
+  options.destinations = attempt.DestinationsOf(index);
+  const auto connection = std::make_shared<TaskConnection>(std::move(options));
   attempt.tasks[action.worker] = connection;
   connection->Begin();
 }
@@ -265,6 +302,7 @@ void RunningOperation::Do(const TellPeerLost& action) {
 
 void RunningOperation::Do(const PlanAgain& action) {
   OperationAttempt& last = attempts_.back();
+  if (last.planned == nullptr) return PlanNoMore();
   // Now, since the next attempt needs the same GPUs.
   last.ReturnCommunicators();
   Remainder remainder = last.RemainderOf(action.replicas, action.without);
@@ -280,6 +318,7 @@ void RunningOperation::Do(const PlanAgain& action) {
 }
 
 void RunningOperation::Do(const CheckHope& action) {
+  if (attempts_.back().planned == nullptr) return;
   AtPlanner<Hope>(
       attempts_.back().planned->planning_cost(),
       [remainder = attempts_.back().RemainderOf(action.replicas, action.without)](auto done) {
@@ -292,9 +331,7 @@ void RunningOperation::OnHope(Hope hope) {
   if (hope.ok() && !hope->replicas.empty() && attempts_.size() == 1) Feed(*hope);
 }
 
-void RunningOperation::Do(const AcknowledgeTask& action) {
-  Task(action.worker, action.attempt).Acknowledge();
-}
+void RunningOperation::Do(const AcknowledgeTask& action) { to_acknowledge_.push_back(action); }
 
 void RunningOperation::Do(const PublishChange& /*action*/) { changed_ = true; }
 
@@ -303,22 +340,36 @@ void RunningOperation::Do(const FinishOperation& /*action*/) {
   environment_.queue.Cancel(deadline_timer_);
   environment_.queue.Cancel(progress_timer_);
   if (!attempts_.empty()) attempts_.back().ReturnCommunicators();
-  for (OperationAttempt& attempt : attempts_) {
-    for (const auto& [worker, task] : attempt.tasks) task->LetGo();
-  }
   *shown_.mutable_end_time() = crossmesh::ToProto(environment_.clock.Now());
   *shown_.mutable_report() = Report();
-  Publish();
+  shown_.set_revision(shown_.revision() + 1);
+  Show();
+  RecordEnd(shown_.report());
+  environment_.sink.Finish(
+      std::make_shared<const v1::Operation>(shown_),
+      [self = shared_from_this()](const absl::Status& status) { self->OnRecorded(status); });
+}
+
+// Only now may workers forget their tasks: until the end is recorded, another controller may have
+// to find it by them.
+void RunningOperation::OnRecorded(const absl::Status& status) {
+  for (const AcknowledgeTask& task : to_acknowledge_) {
+    if (status.ok()) Task(task.worker, task.attempt).Acknowledge();
+  }
+  for (OperationAttempt& attempt : attempts_) {
+    for (const auto& [worker, task] : attempt.tasks) status.ok() ? task->LetGo() : task->Leave();
+  }
+  hold_.reset();
   on_finished_();
 }
 
 absl::Duration RunningOperation::TimeLeft() const {
-  return std::max(deadline_ - times_.elapsed(), absl::Milliseconds(1));
+  return std::max(deadline_ - times_->elapsed(), absl::Milliseconds(1));
 }
 
 void RunningOperation::StartDeadline(absl::Duration deadline) {
   deadline_ = deadline;
-  SetTimer(deadline_ - times_.elapsed());
+  SetTimer(deadline_ - times_->elapsed());
 }
 
 void RunningOperation::SetTimer(absl::Duration delay) {
@@ -333,63 +384,6 @@ void RunningOperation::SetTimer(absl::Duration delay) {
     if (waits) return self->FailPlanning(self->attempts_.back().communicators->TooLate());
     self->Feed(DeadlinePassed{});
   });
-}
-
-void RunningOperation::Publish() {
-  changed_ = false;
-  shown_.set_revision(shown_.revision() + 1);
-  Show();
-  if (shown_.has_report()) RecordEnd(shown_.report());
-  environment_.sink.OnChange(std::make_shared<const v1::Operation>(shown_));
-}
-
-void RunningOperation::Show() {
-  shown_.set_state(crossmesh::ToProto(state()));
-  if (deadline_ > absl::ZeroDuration()) *shown_.mutable_deadline() = crossmesh::ToProto(deadline_);
-  const PlannedReshard* planned = attempts_.empty() ? nullptr : attempts_.front().planned.get();
-  if (planned != nullptr) {
-    shown_.set_plan_id(planned->plan().id().ToString());
-    shown_.set_total_bytes(planned->proof().destination_bytes);
-  }
-  if (!machine_.has_value()) return;
-  shown_.set_attempt(static_cast<int32_t>(machine_->attempt()));
-  shown_.set_error(std::string(machine_->error().message()));
-  shown_.set_error_code(static_cast<int32_t>(machine_->error().code()));
-  SetReplicas(machine_->replicas(), planned, shown_);
-  int64_t moved = 0;
-  for (const OperationAttempt& attempt : attempts_) moved += attempt.MovedBytes();
-  const bool committed = state() == OperationState::kCommitted;
-  shown_.set_moved_bytes(committed ? shown_.total_bytes() : std::min(shown_.total_bytes(), moved));
-}
-
-v1::OperationReport RunningOperation::Report() const {
-  v1::OperationReport report;
-  report.set_plan_cached(request_.planned != nullptr);
-  if (!attempts_.empty()) {
-    const PlannedReshard& planned = *attempts_.front().planned;
-    SetPlan(planned, report);
-    if (!report.plan_cached()) report.set_plan_seconds(absl::ToDoubleSeconds(planned.plan_time()));
-    report.set_destination_bytes(CommittedBytes(machine_->replicas(), planned));
-  }
-  for (const OperationAttempt& attempt : attempts_) attempt.AddReports(report);
-  times_.WriteTo(report);
-  if (!attempts_.empty()) AddSlowLinks(attempts_.front().planned->plan().figures(), report);
-  return report;
-}
-
-// Before watchers hear of the end, so that what they scrape then counts it.
-void RunningOperation::RecordEnd(const v1::OperationReport& report) {
-  ControllerMetrics::OperationFacts facts = FactsOf(state(), report);
-  if (!attempts_.empty()) facts.strategy = attempts_.front().planned->plan().figures().strategy;
-  if (report.dispatch_seconds() > 0) {
-    environment_.metrics.Dispatched(absl::Seconds(report.dispatch_seconds()));
-  }
-  environment_.metrics.OperationEnded(facts);
-  LogInfo("operation_ended", {{"operation_id", shown_.id()},
-                              {"state", OperationStateName(state())},
-                              {"attempt", shown_.attempt()},
-                              {"seconds", report.total_seconds()},
-                              {"error", shown_.error()}});
 }
 
 }  // namespace crossmesh

@@ -7,6 +7,7 @@
 #include "controller/dispatch/planned_reshard.h"
 #include "controller/dispatch/running_operation.h"
 #include "controller/dispatch/running_table.h"
+#include "controller/dispatch/start_gate.h"
 #include "controller/dispatch/testing/dispatch_fixture.h"
 #include "controller/dispatch/thread_planning_queue.h"
 #include "controller/dispatch/thread_task_queue.h"
@@ -125,12 +126,17 @@ class DiligentWorkers final : public TaskGateway {
 
 class CountingSink final : public JobSink<v1::Operation> {
  public:
-  void Commit(std::shared_ptr<const v1::Operation> /*operation*/,
-              absl::AnyInvocable<void(absl::Status)> done) override {
+  void Commit(std::shared_ptr<const v1::Operation> /*operation*/, std::string /*resumption*/,
+              Done done) override {
     done(absl::OkStatus());
   }
-  void OnChange(std::shared_ptr<const v1::Operation> operation) override {
-    if (operation->has_end_time()) ++finished;
+  void RecordProgress(const std::string& /*id*/, std::string /*progress*/, Done done) override {
+    done(absl::OkStatus());
+  }
+  void OnChange(std::shared_ptr<const v1::Operation> /*operation*/) override {}
+  void Finish(std::shared_ptr<const v1::Operation> /*operation*/, Done done) override {
+    ++finished;
+    done(absl::OkStatus());
   }
   std::atomic<int> finished = 0;
 };
@@ -154,6 +160,7 @@ TEST(RunningOperationThreadTest, EveryOperationEndsWhateverHappensAtOnce) {
   ThreadTaskQueue queue({.name = "operations"}, clock);
   ControllerMetrics metrics;
   ThreadPlanningQueue planners(2, clock, metrics);
+  StartGate gate(queue);
   FakeCommunicatorGateway communicator_gateway;
   CommunicatorLeases communicators({.gateway = communicator_gateway,
                                     .workers = registry,
@@ -166,6 +173,7 @@ TEST(RunningOperationThreadTest, EveryOperationEndsWhateverHappensAtOnce) {
                                           .workers = registry,
                                           .queue = queue,
                                           .planners = planners,
+                                          .gate = gate,
                                           .clock = clock,
                                           .sink = sink,
                                           .metrics = metrics,

@@ -6,7 +6,7 @@
 #include "common/wire/status_code.h"
 #include "common/wire/time_codec.h"
 #include "controller/dispatch/default_deadline.h"
-#include "planner/pipeline/planning/planned_pipeline.h"
+#include "controller/dispatch/runnable_plan.h"
 
 #include <iterator>
 #include <utility>
@@ -50,6 +50,7 @@ RunningPipeline::RunningPipeline(const Environment& environment, PipelineRequest
       run_(request_.shown) {}
 
 void RunningPipeline::Stop(bool now, const std::string& reason) {
+  is_wanted_ = false;
   Feed(Machine::StopRequested{now, reason});
 }
 
@@ -103,6 +104,11 @@ void RunningPipeline::OnCallEnded(const std::string& worker, const absl::Status&
   Feed(Machine::CallEnded{worker, status});
 }
 
+void RunningPipeline::Leave(const std::string& reason) {
+  leaves_ = is_wanted_;
+  Feed(Machine::StopRequested{.now = true, .reason = reason});
+}
+
 void RunningPipeline::Feed(const Machine::Event& event) {
   if (finished_) return;
   const std::shared_ptr<RunningPipeline> keep = shared_from_this();  // past on_finished_
@@ -120,6 +126,7 @@ v1::RunProgramRequest::Start RunningPipeline::StartOfGeneration() const {
   start.set_epoch(environment_.epoch);
   start.set_token(environment_.new_token());
   start.set_pipeline(run_.pipeline());
+  start.set_layers(planned_->has_layers());
   for (const WorkerRecord& worker : workers_) {
     v1::RunProgramRequest::Peer& peer = *start.add_peers();
     peer.set_worker(worker.name);
@@ -176,7 +183,7 @@ absl::Duration RunningPipeline::TimeFor(Machine::Wait wait) const {
     case Machine::Wait::kStart:
       return run_.lost_ranks().empty() ? kAcceptLimit : kRestoreLimit;
     case Machine::Wait::kIteration:
-      return request_.iteration_deadline.value_or(DefaultDeadline(planned_->run.seconds));
+      return request_.iteration_deadline.value_or(DefaultDeadline(planned_->seconds()));
     case Machine::Wait::kEnd:
       return kEndingGrace;
   }
@@ -197,8 +204,7 @@ void RunningPipeline::Do(const Machine::EndIteration& action) {
   v1::PipelineIteration& ended = *run_.add_done();
   ended.set_index(action.iteration);
   if (action.status.ok()) {
-    complete_.clear();
-    for (auto& [worker, report] : reports_) complete_.push_back(std::move(report));
+    complete_ = std::move(completed_);
     complete_iteration_ = action.iteration;
     ended.set_seconds(IterationSeconds(complete_));
   } else {
@@ -230,8 +236,13 @@ void RunningPipeline::Do(const Machine::Finish& /*action*/) {
                                  {"failed_iterations", run_.failed_iterations()},
                                  {"median_seconds", MedianSeconds(run_)},
                                  {"error", run_.error()}});
-  Publish();
-  on_finished_();
+  // What is on record is all that the next controller needs.
+  if (leaves_ && is_recorded_ && machine_.state() == PipelineRunState::kStopped) {
+    return on_finished_();
+  }
+  environment_.sink.Finish(Shown(), [self = shared_from_this()](const absl::Status& /*status*/) {
+    self->on_finished_();
+  });
 }
 
 void RunningPipeline::PublishSoon() {
@@ -251,12 +262,16 @@ void RunningPipeline::Publish() {
   publish_timer_ = {};
   published_ = environment_.clock.Monotonic();
   published_state_ = machine_.state();
+  environment_.sink.OnChange(Shown());
+}
+
+std::shared_ptr<const v1::PipelineRun> RunningPipeline::Shown() {
   run_.set_revision(run_.revision() + 1);
   auto run = std::make_shared<v1::PipelineRun>(run_);
   run->set_state(ToProto(machine_.state()));
   run->set_median_seconds(MedianSeconds(*run));
-  if (!complete_.empty()) *run->mutable_measurement() = MeasureIteration(*planned_, complete_);
-  environment_.sink.OnChange(std::move(run));
+  if (!complete_.empty()) *run->mutable_measurement() = planned_->Measure(complete_);
+  return run;
 }
 
 }  // namespace crossmesh

@@ -3,7 +3,7 @@
 #include "common/base/cancel_check.h"
 #include "common/base/clock.h"
 #include "common/mesh/device.h"
-#include "controller/dispatch/iteration_measurement.h"
+#include "controller/dispatch/iteration_times.h"
 #include "controller/dispatch/job_numbers.h"
 #include "controller/dispatch/job_sink.h"
 #include "controller/dispatch/planning_queue.h"
@@ -11,6 +11,7 @@
 #include "controller/dispatch/worker_gateway.h"
 #include "controller/membership/worker_registry.h"
 #include "controller/operation/pipeline_machine.h"
+#include "crossmesh/stored/v1/pipeline.pb.h"
 #include "crossmesh/v1/pipeline_service.pb.h"
 
 #include <array>
@@ -30,7 +31,7 @@
 
 namespace crossmesh {
 
-struct PlannedPipeline;
+class RunnablePlan;
 
 // What is to be run once.
 struct PipelineRequest {
@@ -40,17 +41,25 @@ struct PipelineRequest {
   absl::Duration stall_limit = absl::Seconds(5);
   absl::Duration rejoin_limit = absl::Seconds(30);
   bool stop_at_failure = false;
+  std::string resumption;  // what another controller needs to take it up
+  // How far it has come, when it is taken up from another controller.
+  std::optional<stored::v1::PipelineProgress> left;
 
-  using Planned = absl::StatusOr<std::shared_ptr<const PlannedPipeline>>;
+  using Planned = absl::StatusOr<std::shared_ptr<const RunnablePlan>>;
   // Called once, by a planner's thread.
   absl::AnyInvocable<Planned(CancelCheck)> plan;
   int64_t plan_cost = 0;  // as PlanningCost counts
   std::string client;     // as PlanningRequest::client
 };
 
-// One pipeline that runs: its machine, fed from calls, timers and membership, and the carrying out
-// of the machine's actions. Confined to the queue; never blocks. Shared by the table of
-// what runs, until the run has finished, by its calls, and by work in progress at a planner.
+// One pipeline, or layer program, that runs: its machine, fed from calls, timers and membership,
+// and the carrying out of the machine's actions. Confined to the queue; never blocks. Shared by the
+// table of what runs, until the run has finished, by its calls, and by work in progress at a
+// planner.
+//
+// Its intent is on record before any program starts, and how far it has come before any worker is
+// told of it. One that another controller has left is planned anew, and waits for its workers,
+// which give up the former one's programs when they start those of this one.
 class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
  public:
   using Request = PipelineRequest;
@@ -65,6 +74,8 @@ class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
   static constexpr absl::Duration kEndingGrace = absl::Seconds(5);
   // Between two looks for workers that are not there.
   static constexpr absl::Duration kLookPause = absl::Milliseconds(200);
+  // Between two tries to record progress, while the store takes nothing.
+  static constexpr absl::Duration kRecordPause = absl::Seconds(1);
   // Least time between two changes that tell of iterations only.
   static constexpr absl::Duration kPublishInterval = absl::Milliseconds(100);
   // Of a worker's program: more does not fit what may wait to be sent to one.
@@ -85,12 +96,14 @@ class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
     std::string (*new_token)() = nullptr;  // 16 bytes that cannot be guessed
   };
 
-  // `on_finished` is called last, after the sink has heard of the end.
+  // `on_finished` is called last, when the sink has recorded the end.
   RunningPipeline(const Environment& environment, PipelineRequest request,
                   absl::AnyInvocable<void()> on_finished);
 
   void Begin();
   void Stop(bool now, const std::string& reason);
+  // Stops what runs, and leaves the rest to the next controller of the store.
+  void Leave(const std::string& reason);
   void WorkerIsLost(const std::string& worker, const absl::Status& why);
 
  private:
@@ -100,20 +113,29 @@ class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
     std::vector<int32_t> transfers;
   };
   using Programs = absl::StatusOr<std::vector<Program>>;
-  using DevicesOfWorkers = absl::btree_map<std::string, std::vector<DeviceId>>;
-  // By device, the process that computes there: its worker, and which start of that.
+  // As PipelineProcesses.
   using Processes = absl::btree_map<DeviceId, std::pair<std::string, uint64_t>>;
+  using DevicesOfWorkers = absl::btree_map<std::string, std::vector<DeviceId>>;
 
+  // Of another controller's run.
+  void TakeUp();
   // Preparing, in steps; each goes through a planner's thread where it may take long.
+  void Plan();
   void OnPlanned(PipelineRequest::Planned planned);
+  void CommitIntent();
+  void OnIntent(const absl::Status& status);
   void LookForWorkers();
   absl::Status FindWorkers();
-  static Programs MakeBytes(const PlannedPipeline& planned, const DevicesOfWorkers& devices);
+  static Programs MakeBytes(const RunnablePlan& planned, const DevicesOfWorkers& devices);
   void MakePrograms(DevicesOfWorkers devices);
   void OnPrograms(DevicesOfWorkers devices, Programs programs);
   void TellWorkersReady();
   // At a start: which processes compute now, and which ranks have lost their state with others.
   void FindProcesses();
+
+  // Until it is on record, or another controller has taken over.
+  void Record();
+  void OnRecorded(const absl::Status& status);
 
   // What calls of the present generation say.
   void Call(const WorkerRecord& worker, const v1::RunProgramRequest::Start& start);
@@ -123,6 +145,7 @@ class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
 
   void Feed(const Machine::Event& event);
   void Do(const Machine::StartPrograms& action);
+  void Do(const Machine::RecordProgress& action);
   void Do(const Machine::BeginIteration& action);
   void Do(const Machine::StopPrograms& action);
   void Do(const Machine::CancelCall& action);
@@ -137,6 +160,8 @@ class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
   // At once, or when it is time for it.
   void PublishSoon();
   void Publish();
+  // As clients see it after another change.
+  std::shared_ptr<const v1::PipelineRun> Shown();
 
   const Environment environment_;
   PipelineRequest request_;
@@ -145,8 +170,12 @@ class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
   const std::shared_ptr<std::atomic<bool>> given_up_ = std::make_shared<std::atomic<bool>>(false);
 
   Machine machine_;
-  v1::PipelineRun run_;  // but for what is derived when it is published
-  std::shared_ptr<const PlannedPipeline> planned_;
+  bool is_recorded_ = false;  // its intent
+  bool is_wanted_ = true;     // no client has stopped it
+  bool leaves_ = false;
+  stored::v1::PipelineProgress progress_;  // on record, or on its way there
+  v1::PipelineRun run_;                    // but for what is derived when it is published
+  std::shared_ptr<const RunnablePlan> planned_;
   std::vector<WorkerRecord> workers_;               // that own devices of the ranks, by name
   DevicesOfWorkers devices_;                        // for which the programs were made
   absl::btree_map<std::string, Program> programs_;  // by worker
@@ -156,6 +185,7 @@ class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
   // Those that have not ended.
   absl::btree_map<std::string, std::unique_ptr<WorkerCall<v1::RunProgramRequest>>> calls_;
   absl::btree_map<std::string, WorkerReport> reports_;  // of the iteration that runs
+  std::vector<WorkerReport> completed_;                 // of one that is complete, not on record
   std::vector<WorkerReport> complete_;                  // of the last complete one
   std::optional<int64_t> complete_iteration_;           // its number
   std::array<TaskQueue::Timer, 4> timers_;              // by what is waited for

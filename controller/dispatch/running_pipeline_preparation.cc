@@ -2,9 +2,8 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "controller/dispatch/runnable_plan.h"
 #include "controller/dispatch/running_pipeline.h"
-#include "controller/dispatch/worker_programs.h"
-#include "planner/pipeline/planning/planned_pipeline.h"
 
 #include <algorithm>
 #include <set>
@@ -16,10 +15,10 @@
 namespace crossmesh {
 namespace {
 
-std::vector<DeviceId> DevicesOfRanks(const PlannedPipeline& planned) {
+std::vector<DeviceId> DevicesOfRanks(const RunnablePlan& planned) {
   std::vector<DeviceId> devices;
-  for (const PipelineDescription::Rank& rank : planned.description.ranks) {
-    devices.insert(devices.end(), rank.mesh->devices().begin(), rank.mesh->devices().end());
+  for (const std::shared_ptr<const Mesh>& mesh : planned.meshes()) {
+    devices.insert(devices.end(), mesh->devices().begin(), mesh->devices().end());
   }
   return devices;
 }
@@ -42,6 +41,32 @@ absl::Status CheckTakesPart(const WorkerRecord& worker, const std::set<DeviceId>
 }  // namespace
 
 void RunningPipeline::Begin() {
+  if (request_.left.has_value()) {
+    TakeUp();
+  } else {
+    CommitIntent();
+  }
+  if (!finished_) Plan();
+}
+
+// From here on clients know of the run, and so does the next controller. It is planned meanwhile.
+void RunningPipeline::CommitIntent() {
+  environment_.sink.Commit(
+      std::make_shared<const v1::PipelineRun>(run_), request_.resumption,
+      [weak = weak_from_this(), &queue = environment_.queue](const absl::Status& status) {
+        queue.Post([weak, status] {
+          if (const auto self = weak.lock()) self->OnIntent(status);
+        });
+      });
+}
+
+void RunningPipeline::OnIntent(const absl::Status& status) {
+  is_recorded_ = status.ok();
+  if (!status.ok()) return Feed(Machine::PreparationFailed{status});
+  if (planned_ != nullptr && !finished_) LookForWorkers();
+}
+
+void RunningPipeline::Plan() {
   const auto plan = [self = shared_from_this()](const absl::Status& turn) {
     const absl::Duration begin = self->environment_.clock.Monotonic();
     PipelineRequest::Planned planned =
@@ -66,16 +91,18 @@ void RunningPipeline::OnPlanned(PipelineRequest::Planned planned) {
   if (finished_) return;
   if (!planned.ok()) return Feed(Machine::PreparationFailed{planned.status()});
   planned_ = *std::move(planned);
-  run_.set_pipeline(planned_->description.name);
+  run_.set_pipeline(planned_->name());
   PublishSoon();
-  LookForWorkers();
+  if (is_recorded_) LookForWorkers();
 }
 
 void RunningPipeline::LookForWorkers() {
   const absl::Status found = FindWorkers();
   if (found.ok()) return;
-  // Before the first start the client is told at once: no worker is lost that might come back.
-  if (generation_ == 0 || !absl::IsFailedPrecondition(found)) {
+  // Before the first start the client is told at once: no worker is lost that might come back. To
+  // a controller that has taken over they all have to come first.
+  const bool may_come = generation_ > 0 || request_.left.has_value();
+  if (!may_come || !absl::IsFailedPrecondition(found)) {
     return Feed(Machine::PreparationFailed{found});
   }
   Feed(Machine::WorkersMissing{found});
@@ -102,15 +129,15 @@ absl::Status RunningPipeline::FindWorkers() {
   return absl::OkStatus();
 }
 
-RunningPipeline::Programs RunningPipeline::MakeBytes(const PlannedPipeline& planned,
+RunningPipeline::Programs RunningPipeline::MakeBytes(const RunnablePlan& planned,
                                                      const DevicesOfWorkers& devices) {
   std::vector<std::vector<DeviceId>> owned;
   for (const auto& [worker, of_worker] : devices) owned.push_back(of_worker);
-  ASSIGN_OR_RETURN(std::vector<PlannedProgram> made, MakeWorkerPrograms(planned, owned));
+  ASSIGN_OR_RETURN(std::vector<RunnablePlan::Program> made, planned.MakePrograms(owned));
   std::vector<Program> programs;
   for (const auto& [worker, of_worker] : devices) {
-    PlannedProgram& program = made[programs.size()];
-    auto bytes = std::make_shared<const std::string>(program.message.SerializeAsString());
+    RunnablePlan::Program& program = made[programs.size()];
+    auto bytes = std::make_shared<const std::string>(std::move(program.bytes));
     if (bytes->size() > kProgramBytesMax) {
       return absl::ResourceExhaustedError(
           absl::StrCat("program of worker ", worker, ": expected at most ",
@@ -163,9 +190,9 @@ void RunningPipeline::FindProcesses() {
     return before != computed_.end() && before->second != starting_.at(device);
   };
   run_.clear_lost_ranks();
-  const std::vector<PipelineDescription::Rank>& ranks = planned_->description.ranks;
-  for (int32_t rank = 0; rank < std::ssize(ranks); ++rank) {
-    if (std::ranges::any_of(ranks[rank].mesh->devices(), is_replaced)) run_.add_lost_ranks(rank);
+  const std::vector<std::shared_ptr<const Mesh>> meshes = planned_->meshes();
+  for (int32_t rank = 0; rank < std::ssize(meshes); ++rank) {
+    if (std::ranges::any_of(meshes[rank]->devices(), is_replaced)) run_.add_lost_ranks(rank);
   }
   if (run_.lost_ranks().empty()) return;
   LogWarning("pipeline_state_lost", {{"run_id", run_.id()},

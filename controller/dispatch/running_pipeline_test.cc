@@ -2,6 +2,7 @@
 
 #include "common/testing/status_matchers.h"
 #include "controller/dispatch/testing/running_pipeline_fixture.h"
+#include "controller/dispatch/testing/sample_layers.h"
 
 #include <utility>
 
@@ -68,6 +69,37 @@ TEST_F(RunningPipelineTest, WhatWorkersTellBecomesAMeasurement) {
   EXPECT_NEAR(forward.transfer_seconds(), 0.005, 1e-9);
   EXPECT_NEAR(forward.first_byte_seconds(), 0.001, 1e-9);
   EXPECT_THAT(measured.transfers(1).messages().name(), ElementsAre("1B0", "1B1"));
+}
+
+TEST_F(RunningPipelineTest, ALayerProgramRunsAsAPipelineDoes) {
+  PipelineRequest request = Request(1);
+  request.plan = [](CancelCheck) -> PipelineRequest::Planned {
+    return MakeRunnable(PlanSampleLayers());
+  };
+  Start(std::move(request));
+  EXPECT_EQ(Latest().pipeline(), "sums");
+  EXPECT_THAT(Latest().plan().layers().ops(), SizeIs(4));
+  AcceptAll();
+  EXPECT_TRUE(At("a").start.layers());
+  EXPECT_THAT(At("a").layers.ranks(0).ops(), SizeIs(3));
+  EXPECT_THAT(At("d").layers.transfers(), SizeIs(1));
+  for (const char* host : kHosts) {
+    v1::RunProgramResponse::IterationReport report;
+    auto& ops = *report.add_ops();
+    const v1::LayerProgram::Rank& rank = At(host).layers.ranks(0);
+    ops.set_rank(rank.rank());
+    for (int64_t op = 0; op < rank.ops_size(); ++op) {
+      ops.add_begin_ns(kHour + op * kMillisecond);
+      ops.add_end_ns(kHour + (op + 1) * kMillisecond);
+    }
+    At(host).Report(std::move(report));
+    Run();
+  }
+  EndAll();
+  EXPECT_EQ(Latest().state(), v1::PIPELINE_RUN_STATE_DONE) << Latest().error();
+  EXPECT_NEAR(Latest().median_seconds(), 0.003, 1e-9);
+  EXPECT_THAT(Latest().measurement().ranks(0).ops().name(), ElementsAre("first", "second", "end"));
+  EXPECT_THAT(Latest().measurement().ranks(1).ops().name(), ElementsAre("head"));
 }
 
 TEST_F(RunningPipelineTest, ARefusedProgramFailsTheRunAndNamesTheWorker) {

@@ -48,19 +48,26 @@ v1::ExecuteRequest PeerLostOf(const std::string& worker, const std::string& reas
 
 }  // namespace
 
-void TaskConnection::Call() {
-  WorkerCallStart<v1::ExecuteRequest> start;
-  start.address = options_.address;
+WorkerCallStart<v1::ExecuteRequest> TaskConnection::FirstWords() const {
+  WorkerCallStart<v1::ExecuteRequest> start{.address = options_.address,
+                                            .time_max = options_.deadline + kCallGrace};
+  if (options_.adopt.has_value()) {
+    *start.start.mutable_adopt() = *options_.adopt;
+    return start;
+  }
   *start.start.mutable_start() = *options_.start;
   start.start.mutable_start()->set_part_digest(options_.part->digest().ToString());
   start.body = [part = options_.part] { return ToProto(*part).SerializeAsString(); };
-  start.time_max = options_.deadline + kCallGrace;
+  return start;
+}
+
+void TaskConnection::Call() {
   // The call keeps the connection, so that a last word still leaves when the operation is over.
   const auto is_current = [this, self = shared_from_this(), number = ++call_number_] {
     return call_number_ == number;
   };
   call_ = options_.gateway.Open(
-      std::move(start),
+      FirstWords(),
       OnQueue<v1::ExecuteResponse>(
           options_.queue, is_current,
           {.on_message = [this](v1::ExecuteResponse response) { OnMessage(std::move(response)); },
@@ -124,6 +131,11 @@ void TaskConnection::LetGo() {
   } else if (call_ != nullptr) {
     call_->Send(CancelOf("the operation went on without this task"));
   }
+}
+
+void TaskConnection::Leave() {
+  let_go_ = true;
+  call_ = nullptr;
 }
 
 void TaskConnection::FinishLettingGo() {

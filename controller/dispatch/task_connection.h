@@ -17,6 +17,25 @@
 
 namespace crossmesh {
 
+// What a TaskConnection is made of.
+struct TaskConnectionOptions {
+  TaskGateway& gateway;
+  TaskQueue& queue;
+  std::string worker;
+  std::string address;
+  // The same in every call, since a worker compares; all but the part is the same for all
+  // workers.
+  std::shared_ptr<const v1::ExecuteRequest::Start> start;
+  std::shared_ptr<const WorkerPart> part;
+  // In place of both: the task of a former controller.
+  std::optional<v1::ExecuteRequest::Adopt> adopt;
+  absl::Duration deadline;               // of the task
+  std::vector<DeviceRank> destinations;  // devices of this worker that receive
+  // TaskAccepted, DeviceDone, TaskEnded, DevicesResolved, WorkerLost; on the queue, in order;
+  // some of them again after a broken call.
+  absl::AnyInvocable<void(OperationEvent)> on_event;
+};
+
 // One worker's task in one attempt, through as many calls as it takes: a call that breaks while the
 // task is needed is made again, which attaches to the task, and what the worker has not answered is
 // said again. Refusals, and a worker that cannot be reached, become events like any other.
@@ -35,21 +54,7 @@ class TaskConnection : public std::enable_shared_from_this<TaskConnection> {
   // Time past the task's deadline in which its last words can still be said.
   static constexpr absl::Duration kCallGrace = absl::Minutes(2);
 
-  struct Options {
-    TaskGateway& gateway;
-    TaskQueue& queue;
-    std::string worker;
-    std::string address;
-    // The same in every call, since a worker compares; all but the part is the same for all
-    // workers.
-    std::shared_ptr<const v1::ExecuteRequest::Start> start;
-    std::shared_ptr<const WorkerPart> part;
-    absl::Duration deadline;               // of the task
-    std::vector<DeviceRank> destinations;  // devices of this worker that receive
-    // TaskAccepted, DeviceDone, TaskEnded, DevicesResolved, WorkerLost; on the queue, in order;
-    // some of them again after a broken call.
-    absl::AnyInvocable<void(OperationEvent)> on_event;
-  };
+  using Options = TaskConnectionOptions;
 
   explicit TaskConnection(Options options) : options_(std::move(options)) {}
 
@@ -63,6 +68,8 @@ class TaskConnection : public std::enable_shared_from_this<TaskConnection> {
   // The operation does not wait for this task any more. When the worker can be reached after all,
   // the task is cancelled, then abandoned and acknowledged.
   void LetGo();
+  // The task is another controller's from now on: breaks the call off, and leaves it as it is.
+  void Leave();
 
   // Nothing before the task has reported.
   const std::optional<v1::TaskReport>& report() const { return report_; }
@@ -71,6 +78,7 @@ class TaskConnection : public std::enable_shared_from_this<TaskConnection> {
 
  private:
   void Call();
+  WorkerCallStart<v1::ExecuteRequest> FirstWords() const;
   // What the present call says.
   void OnMessage(v1::ExecuteResponse response);
   void OnAccepted();

@@ -1,18 +1,15 @@
 #include "controller/dispatch/worker_programs.h"
 
 #include "common/base/status_macros.h"
-#include "common/plan/worker_part.h"
 #include "common/wire/worker_part_codec.h"
+#include "controller/dispatch/plan_cutter.h"
 #include "planner/pipeline/blocking_timeline.h"
 #include "planner/pipeline/planning/microbatch_sizes.h"
 
 #include <algorithm>
-#include <set>
 #include <string>
 #include <utility>
 
-#include <absl/container/btree_map.h>
-#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
 
@@ -30,11 +27,7 @@ absl::Status NothingToCarryOut(const Edge& edge) {
 class ProgramMaker {
  public:
   ProgramMaker(const PlannedPipeline& planned, const std::vector<std::vector<DeviceId>>& devices)
-      : planned_(planned), programs_(devices.size()) {
-    for (size_t worker = 0; worker < devices.size(); ++worker) {
-      for (const DeviceId& device : devices[worker]) owner_[device] = worker;
-    }
-  }
+      : planned_(planned), cutter_(devices), programs_(devices.size()) {}
 
   absl::StatusOr<std::vector<PlannedProgram>> Make() && {
     RETURN_IF_ERROR(AddTransfers());
@@ -44,8 +37,6 @@ class ProgramMaker {
   }
 
  private:
-  using DevicesOfWorkers = absl::btree_map<size_t, std::vector<DeviceId>>;
-
   absl::Status AddTransfers() {
     const std::vector<MicrobatchSize> sizes = SizesOf(planned_.description.samples);
     for (size_t index = 0; index < planned_.transfers.size(); ++index) {
@@ -71,22 +62,11 @@ class ProgramMaker {
 
   // Gives its part to every worker at one of its ends.
   absl::Status AddTransfer(int32_t transfer, const v1::PipelineProgram::Transfer& message) {
-    DevicesOfWorkers owned;
-    for (const DeviceId& device : planned_.transfers[transfer].plan->tensors().devices()) {
-      const auto owner = owner_.find(device);
-      if (owner != owner_.end()) owned[owner->second].push_back(device);
-    }
-    std::vector<std::vector<DeviceId>> devices;
-    for (const auto& [worker, of_worker] : owned) devices.push_back(of_worker);
-    ASSIGN_OR_RETURN(const std::vector<WorkerPart> parts,
-                     CutParts(*planned_.transfers[transfer].plan, devices));
-    auto part = parts.begin();
-    for (const auto& [worker, of_worker] : owned) {
-      const WorkerPart& own = *part++;
-      if (!own.moves_bytes()) continue;
+    ASSIGN_OR_RETURN(const auto parts, cutter_.Cut(*planned_.transfers[transfer].plan));
+    for (const auto& [worker, part] : parts) {
       PlannedProgram& program = programs_[worker];
       v1::PipelineProgram::Transfer& out = *program.message.add_transfers() = message;
-      *out.mutable_part() = ToProto(own);
+      *out.mutable_part() = ToProto(part);
       program.transfers.push_back(transfer);
     }
     return absl::OkStatus();
@@ -96,15 +76,7 @@ class ProgramMaker {
     ASSIGN_OR_RETURN(const std::vector<std::string> actions, ActionsOfRanks());
     const PipelineDescription& description = planned_.description;
     for (RankIndex rank = 0; rank < std::ssize(description.ranks); ++rank) {
-      std::set<size_t> workers;
-      for (const DeviceId& device : description.ranks[rank].mesh->devices()) {
-        const auto owner = owner_.find(device);
-        if (owner == owner_.end()) {
-          return absl::FailedPreconditionError(absl::StrCat(
-              "device ", ToString(device), " of rank ", rank, ": expected a live worker"));
-        }
-        workers.insert(owner->second);
-      }
+      ASSIGN_OR_RETURN(const auto workers, cutter_.WorkersOf(rank, *description.ranks[rank].mesh));
       for (const size_t worker : workers) AddRank(rank, actions[rank], programs_[worker].message);
     }
     return absl::OkStatus();
@@ -182,7 +154,7 @@ class ProgramMaker {
   }
 
   const PlannedPipeline& planned_;
-  absl::flat_hash_map<DeviceId, size_t> owner_;
+  const PlanCutter cutter_;
   std::vector<PlannedProgram> programs_;
 };
 

@@ -15,6 +15,28 @@ bool IsRetryable(const absl::Status& status) { return absl::IsUnavailable(status
 
 }  // namespace
 
+OperationMachine::OperationMachine(LeftOperation left)
+    : state_(left.attempt == 1 ? OperationState::kPreparing : OperationState::kRunning),
+      attempt_(left.attempt),
+      planned_(true),
+      replicas_(left.replicas.size()),
+      earlier_tasks_(std::move(left.earlier_tasks)),
+      error_(std::move(left.error)) {
+  for (size_t i = 0; i < replicas_.size(); ++i) {
+    replicas_[i].state = left.replicas[i].state;
+    replicas_[i].error = left.replicas[i].error;
+  }
+  AddTasks(left.shares);
+}
+
+std::vector<std::string> OperationMachine::Unheard() const {
+  std::vector<std::string> workers;
+  for (const Task& task : tasks_) {
+    if (task.state == TaskState::kStarting) workers.push_back(task.share.worker);
+  }
+  return workers;
+}
+
 std::vector<OperationAction> OperationMachine::Handle(const OperationEvent& event) {
   if (IsTerminal(state_)) return {};
   actions_.clear();
@@ -26,17 +48,16 @@ std::vector<OperationAction> OperationMachine::Handle(const OperationEvent& even
 void OperationMachine::On(const Planned& event) {
   if (planned_ || !ending_.ok()) return;
   planned_ = true;
-  for (const WorkerShare& share : event.shares) {
+  AddTasks(event.shares);
+  Do(CommitIntent{});
+}
+
+void OperationMachine::AddTasks(const std::vector<WorkerShare>& shares) {
+  for (const WorkerShare& share : shares) {
     for (const auto& [device, replica] : share.replica_of_device) {
       replicas_[replica].devices.insert({share.worker, device});
     }
     tasks_.push_back(Task{.share = share});
-  }
-  // One intent covers all attempts: it says what is to be done, not how.
-  if (attempt_ == 1) {
-    Do(CommitIntent{});
-  } else {
-    StartTasks();
   }
 }
 
@@ -66,9 +87,7 @@ void OperationMachine::On(const TaskAccepted& event) {
   if (task == nullptr || task->state != TaskState::kStarting) return;
   task->state = TaskState::kAccepted;
   task->accepted = true;
-  const bool all =
-      std::ranges::none_of(tasks_, [](const Task& t) { return t.state == TaskState::kStarting; });
-  if (all && state_ == OperationState::kPreparing) {
+  if (Unheard().empty() && state_ == OperationState::kPreparing) {
     state_ = OperationState::kRunning;
     Do(PublishChange{});
   }

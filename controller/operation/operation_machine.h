@@ -2,6 +2,7 @@
 
 #include "common/plan/indices.h"
 #include "controller/operation/accusations.h"
+#include "controller/operation/left_operation.h"
 #include "controller/operation/operation_state.h"
 
 #include <cstdint>
@@ -16,16 +17,6 @@
 #include <absl/strings/string_view.h>
 
 namespace crossmesh {
-
-enum class ReplicaState : uint8_t { kReceiving, kCommitted, kFailed };
-
-// One worker's share in one attempt: which devices it owns, and which of them receive for which
-// replica.
-struct WorkerShare {
-  std::string worker;
-  // Destination devices of this worker -> replica.
-  absl::btree_map<DeviceRank, int32_t> replica_of_device;
-};
 
 // Events, in the order in which they happened.
 struct Planned {                    // the plan of the present attempt is proven and cut
@@ -78,7 +69,7 @@ using OperationEvent =
                  TaskEnded, DevicesResolved, WorkerLost, Hopeless, CancelRequested, DeadlinePassed>;
 
 // Actions, to be carried out in order.
-struct CommitIntent {};  // then IntentCommitted or IntentFailed
+struct CommitIntent {};  // of the attempt; then IntentCommitted or IntentFailed
 struct StartTask {       // then TaskAccepted or TaskEnded
   std::string worker;
   uint32_t attempt = 1;
@@ -109,7 +100,8 @@ struct CheckHope {                // could they be planned again now? then Hopel
   std::set<int32_t> replicas;     // that failed for want of a worker
   std::set<std::string> without;  // workers that are lost or refused
 };
-struct AcknowledgeTask {  // the worker may forget the task and release its sources
+// Once the end is recorded, the worker may forget the task and release its sources.
+struct AcknowledgeTask {
   std::string worker;
   uint32_t attempt = 1;
 };
@@ -151,6 +143,9 @@ class OperationMachine {
 
   // `replicas` >= 0, as the operation's TensorTable counts them.
   explicit OperationMachine(int32_t replicas) : replicas_(replicas) {}
+  // Takes up what another controller has left. Its first event is IntentCommitted, to which it
+  // answers with the tasks of the attempt; those that run are not started, but adopted.
+  explicit OperationMachine(LeftOperation left);
 
   // What to do now, in order. Events that came too late or twice give no action: messages repeat.
   std::vector<OperationAction> Handle(const OperationEvent& event);
@@ -160,6 +155,8 @@ class OperationMachine {
   const std::vector<Replica>& replicas() const { return replicas_; }
   // The first error, naming the worker to blame; OK while there is none.
   const absl::Status& error() const { return error_; }
+  // Workers of the present attempt whose tasks have not been heard of.
+  std::vector<std::string> Unheard() const;
 
  private:
   enum class TaskState : uint8_t { kStarting, kAccepted, kEnded, kLost };
@@ -172,6 +169,7 @@ class OperationMachine {
     bool ended() const { return state == TaskState::kEnded || state == TaskState::kLost; }
   };
 
+  void AddTasks(const std::vector<WorkerShare>& shares);
   void On(const Planned& event);
   void On(const PlanFailed& event);
   void On(const IntentCommitted& event);

@@ -37,6 +37,30 @@ WorkerShare ShareOf(absl::string_view text) {
   return share;
 }
 
+ReplicaState ReplicaStateOf(absl::string_view text) {
+  if (text == "RECEIVING") return ReplicaState::kReceiving;
+  return text == "COMMITTED" ? ReplicaState::kCommitted : ReplicaState::kFailed;
+}
+
+// "attempt 2 replicas COMMITTED,RECEIVING w0{} w1{1:1} earlier w0,w1"
+LeftOperation LeftOf(absl::string_view line) {
+  const std::vector<std::string> words = absl::StrSplit(line, ' ');
+  LeftOperation left{.attempt = static_cast<uint32_t>(Rank(words[1]))};
+  for (absl::string_view state : absl::StrSplit(words[3], ',')) {
+    left.replicas.push_back({.state = ReplicaStateOf(state)});
+  }
+  for (size_t i = 4; i < words.size(); ++i) {
+    if (words[i] != "earlier") {
+      left.shares.push_back(ShareOf(words[i]));
+      continue;
+    }
+    for (absl::string_view worker : absl::StrSplit(words[++i], ',')) {
+      left.earlier_tasks.emplace_back(worker, 1);
+    }
+  }
+  return left;
+}
+
 OperationEvent EventOf(absl::string_view line) {
   const std::vector<std::string> words = absl::StrSplit(line, ' ');
   const std::string& kind = words[0];
@@ -138,6 +162,10 @@ std::string Play(const std::string& script) {
     std::string played;
     if (absl::ConsumePrefix(&event, "Replicas ")) {
       machine = OperationMachine(Rank(event));
+      return played;
+    }
+    if (absl::ConsumePrefix(&event, "Left ")) {
+      machine = OperationMachine(LeftOf(event));
       return played;
     }
     for (const OperationAction& action : machine.Handle(EventOf(event))) {

@@ -37,6 +37,22 @@ bool PipelineMachine::all_ended() const {
   return std::ranges::all_of(workers_, [](const auto& entry) { return entry.second.ended; });
 }
 
+void PipelineMachine::On(const TakenUp& event) {
+  complete_ = event.progress.complete;
+  if (!event.progress.begun.has_value()) return;
+  state_ = PipelineRunState::kWaiting;
+  iteration_ = *event.progress.begun;
+  const bool failed = event.progress.begun != complete_;
+  if (failed) {
+    FailIteration(absl::UnavailableError("the controller that ran it has ended"));
+  } else {
+    ++iteration_;
+  }
+  if (failed && EndsAtFailure()) return End(PipelineRunState::kFailed, failure_);
+  if (iteration_ == options_.iterations) return End(PipelineRunState::kDone, absl::OkStatus());
+  actions_.emplace_back(Publish{});
+}
+
 void PipelineMachine::On(const WorkersReady& event) {
   if (phase_ != Phase::kAwaiting) return;
   for (const std::string& worker : event.workers) workers_[worker];
@@ -47,7 +63,9 @@ void PipelineMachine::On(const WorkersReady& event) {
 }
 
 void PipelineMachine::On(const WorkersMissing& event) {
-  if (phase_ == Phase::kAwaiting) missing_ = event.status;
+  if (phase_ != Phase::kAwaiting) return;
+  missing_ = event.status;
+  if (!std::exchange(awaits_workers_, true)) actions_.emplace_back(StartTimer{Wait::kWorkers});
 }
 
 void PipelineMachine::On(const PreparationFailed& event) {
@@ -59,9 +77,44 @@ void PipelineMachine::On(const Accepted& event) {
   if (worker == nullptr || phase_ != Phase::kStarting) return;
   worker->accepted = true;
   if (std::ranges::all_of(workers_, [](const auto& entry) { return entry.second.accepted; })) {
-    BeginNext();
-    actions_.emplace_back(Publish{});
+    Record();
   }
+}
+
+void PipelineMachine::Record() {
+  phase_ = Phase::kRecording;
+  PipelineProgress progress{.complete = complete_, .begun = iteration_};
+  if (is_complete_) {
+    progress.complete = iteration_;
+    const bool goes_on = iteration_ + 1 < options_.iterations && !stop_reason_.has_value();
+    if (goes_on) progress.begun = iteration_ + 1;
+  }
+  actions_.emplace_back(RecordProgress{progress});
+}
+
+void PipelineMachine::On(const ProgressRecorded& event) {
+  if (phase_ != Phase::kRecording) return;
+  if (!event.status.ok()) {
+    refusal_ = event.status;
+    return GiveUp(event.status);
+  }
+  const bool completed = std::exchange(is_complete_, false);
+  if (completed) {
+    complete_ = iteration_;
+    actions_.emplace_back(EndIteration{iteration_++, absl::OkStatus()});
+  }
+  const absl::Status meanwhile = std::exchange(meanwhile_, absl::OkStatus());
+  const bool is_last = completed && iteration_ == options_.iterations;
+  if (is_last || (completed && stop_reason_.has_value())) {
+    StopAll("");
+  } else if (stop_reason_.has_value()) {
+    GiveUp(Stopped());
+  } else if (!meanwhile.ok()) {
+    GiveUp(meanwhile);
+  } else {
+    BeginNext();
+  }
+  actions_.emplace_back(Publish{});
 }
 
 void PipelineMachine::BeginNext() {
@@ -84,19 +137,9 @@ void PipelineMachine::On(const Reported& event) {
   if (phase_ != Phase::kIterating || event.iteration != iteration_) return;
   worker->reported = true;
   if (std::ranges::all_of(workers_, [](const auto& entry) { return entry.second.reported; })) {
-    CompleteIteration();
+    is_complete_ = true;
+    Record();
   }
-}
-
-void PipelineMachine::CompleteIteration() {
-  actions_.emplace_back(EndIteration{iteration_, absl::OkStatus()});
-  ++iteration_;
-  if (iteration_ == options_.iterations || stop_reason_.has_value()) {
-    StopAll("");
-  } else {
-    BeginNext();
-  }
-  actions_.emplace_back(Publish{});
 }
 
 void PipelineMachine::On(const CallEnded& event) {
@@ -140,15 +183,15 @@ void PipelineMachine::On(const TimePassed& event) {
 
 void PipelineMachine::On(const StopRequested& event) {
   if (!stop_reason_.has_value()) stop_reason_ = event.reason;
-  const absl::Status stopped = absl::CancelledError(absl::StrCat("stopped: ", *stop_reason_));
   switch (phase_) {
     case Phase::kAwaiting:
-      return End(PipelineRunState::kStopped, stopped);
+      return End(PipelineRunState::kStopped, Stopped());
     case Phase::kStarting:
-      return Fail(stopped);
+      return Fail(Stopped());
     case Phase::kIterating:
-      if (event.now) Fail(stopped);
+      if (event.now) Fail(Stopped());
       return;
+    case Phase::kRecording:
     case Phase::kEnding:
       return;
   }
@@ -156,6 +199,11 @@ void PipelineMachine::On(const StopRequested& event) {
 
 void PipelineMachine::Fail(const absl::Status& cause) {
   if (phase_ == Phase::kEnding) return;
+  if (phase_ == Phase::kRecording) return meanwhile_.Update(cause);
+  GiveUp(cause);
+}
+
+void PipelineMachine::GiveUp(const absl::Status& cause) {
   tried_ = phase_ == Phase::kIterating;
   cause_ = cause;
   StopAll(std::string(cause.message()));
@@ -171,10 +219,7 @@ void PipelineMachine::Settle() {
   if (phase_ != Phase::kEnding || !all_ended()) return;
   const bool tried = std::exchange(tried_, false);
   if (tried) {
-    const absl::Status why = WithPositions();
-    actions_.emplace_back(EndIteration{iteration_, why});
-    failure_ = At(absl::StrCat("iteration ", iteration_), why);
-    ++iteration_;
+    FailIteration(WithPositions());
   } else {
     missing_ = cause_;
   }
@@ -182,15 +227,25 @@ void PipelineMachine::Settle() {
     return End(PipelineRunState::kDone, absl::OkStatus());
   }
   // What a client asked for decides before what failed meanwhile.
-  if (stop_reason_.has_value()) {
-    return End(PipelineRunState::kStopped,
-               absl::CancelledError(absl::StrCat("stopped: ", *stop_reason_)));
-  }
+  if (stop_reason_.has_value()) return End(PipelineRunState::kStopped, Stopped());
   if (!refusal_.ok()) return End(PipelineRunState::kFailed, refusal_);
-  const bool last = tried && (options_.stop_at_failure || iteration_ == options_.iterations);
-  if (last) return End(PipelineRunState::kFailed, failure_);
+  if (tried && EndsAtFailure()) return End(PipelineRunState::kFailed, failure_);
   if (too_late_) return End(PipelineRunState::kFailed, NotThereInTime());
   WaitForWorkers();
+}
+
+void PipelineMachine::FailIteration(const absl::Status& why) {
+  actions_.emplace_back(EndIteration{iteration_, why});
+  failure_ = At(absl::StrCat("iteration ", iteration_), why);
+  ++iteration_;
+}
+
+bool PipelineMachine::EndsAtFailure() const {
+  return options_.stop_at_failure || iteration_ == options_.iterations;
+}
+
+absl::Status PipelineMachine::Stopped() const {
+  return absl::CancelledError(absl::StrCat("stopped: ", *stop_reason_));
 }
 
 void PipelineMachine::WaitForWorkers() {

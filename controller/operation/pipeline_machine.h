@@ -23,6 +23,14 @@ enum class PipelineRunState : uint8_t {
 };
 bool IsTerminal(PipelineRunState state);
 
+// What is on record of a run, for the controller that may have to take it up.
+struct PipelineProgress {
+  std::optional<int64_t> complete;  // the last iteration that is complete everywhere
+  std::optional<int64_t> begun;     // the last one that may have been begun
+
+  friend bool operator==(const PipelineProgress&, const PipelineProgress&) = default;
+};
+
 // The life of one pipeline's run: events in, actions out. Pure: no clock, no I/O, no threads.
 // Thread-compatible; its owner feeds it one event at a time.
 //
@@ -36,6 +44,10 @@ bool IsTerminal(PipelineRunState state);
 // ended (those that do not are cancelled) the workers are waited for, and the programs started
 // again for the next iteration. What fails before any iteration is tried again as well, unless a
 // worker refuses its program.
+//
+// Workers are told that an iteration is complete, and to begin another one, only when that is on
+// record: so a controller that takes the run up knows all that processes may know. It begins above
+// every number that may have been tried.
 class PipelineMachine {
  public:
   // Most positions of ranks that an error tells.
@@ -55,6 +67,9 @@ class PipelineMachine {
   };
 
   // Events, in the order in which they happened. Those of calls are of the present generation.
+  struct TakenUp {  // the first one, of a run that another controller has left
+    PipelineProgress progress;
+  };
   struct WorkersReady {  // all are there, and their programs are made
     std::vector<std::string> workers;
   };
@@ -73,6 +88,9 @@ class PipelineMachine {
     absl::Status status;
     std::vector<std::string> positions;  // of its ranks, where it is not complete
   };
+  struct ProgressRecorded {  // or, with an error, never will be: this controller is replaced
+    absl::Status status;
+  };
   struct CallEnded {  // nothing follows from this worker in this generation
     std::string worker;
     absl::Status status;
@@ -88,12 +106,16 @@ class PipelineMachine {
     bool now = false;  // otherwise after the iteration that runs
     std::string reason;
   };
-  using Event = std::variant<WorkersReady, WorkersMissing, PreparationFailed, Accepted, Reported,
-                             CallEnded, WorkerGone, TimePassed, StopRequested>;
+  using Event =
+      std::variant<TakenUp, WorkersReady, WorkersMissing, PreparationFailed, Accepted, Reported,
+                   ProgressRecorded, CallEnded, WorkerGone, TimePassed, StopRequested>;
 
   // Actions, to be carried out in order.
   struct StartPrograms {     // then Accepted or CallEnded, of each worker
     int32_t generation = 1;  // counts from 1
+  };
+  struct RecordProgress {  // then ProgressRecorded
+    PipelineProgress progress;
   };
   struct BeginIteration {  // then Reported or CallEnded, of each worker
     int64_t iteration = 0;
@@ -115,8 +137,8 @@ class PipelineMachine {
   };
   struct Publish {};  // clients that watch may want to know
   struct Finish {};   // terminal: report, forget
-  using Action = std::variant<StartPrograms, BeginIteration, StopPrograms, CancelCall, AwaitWorkers,
-                              StartTimer, EndIteration, Publish, Finish>;
+  using Action = std::variant<StartPrograms, RecordProgress, BeginIteration, StopPrograms,
+                              CancelCall, AwaitWorkers, StartTimer, EndIteration, Publish, Finish>;
 
   explicit PipelineMachine(const Options& options) : options_(options) {}
 
@@ -131,7 +153,8 @@ class PipelineMachine {
   enum class Phase : uint8_t {
     kAwaiting,   // the plan, or workers; no call is open
     kStarting,   // calls are open, not all accepted
-    kIterating,  // all accepted, an iteration runs
+    kRecording,  // all accepted, nothing runs until the progress is on record
+    kIterating,  // an iteration runs
     kEnding,     // programs are stopped, calls end
   };
   struct Worker {
@@ -141,11 +164,13 @@ class PipelineMachine {
     std::vector<std::string> positions;
   };
 
+  void On(const TakenUp& event);
   void On(const WorkersReady& event);
   void On(const WorkersMissing& event);
   void On(const PreparationFailed& event);
   void On(const Accepted& event);
   void On(const Reported& event);
+  void On(const ProgressRecorded& event);
   void On(const CallEnded& event);
   void On(const WorkerGone& event);
   void On(const TimePassed& event);
@@ -154,10 +179,17 @@ class PipelineMachine {
   // Null: no such call is open.
   Worker* FindOpen(const std::string& worker);
   bool all_ended() const;
+  void Record();
   void BeginNext();
-  void CompleteIteration();
-  // The iteration that runs, or the start, has failed: of the first cause only.
+  // The iteration that runs, or the start, has failed: of the first cause only. What is being
+  // recorded comes first.
   void Fail(const absl::Status& cause);
+  void GiveUp(const absl::Status& cause);
+  // One that was tried.
+  void FailIteration(const absl::Status& why);
+  // Does the run end with an iteration that has failed just now?
+  bool EndsAtFailure() const;
+  absl::Status Stopped() const;
   void StopAll(const std::string& reason);
   // When all calls have ended: what has failed is told, and what follows begins.
   void Settle();
@@ -173,13 +205,16 @@ class PipelineMachine {
   PipelineRunState state_ = PipelineRunState::kPreparing;
   Phase phase_ = Phase::kAwaiting;
   int32_t generation_ = 0;
-  int64_t iteration_ = 0;        // that runs, or is the next
-  bool tried_ = false;           // it was begun
-  absl::Status cause_;           // why programs are stopped; OK: the run is done
-  absl::Status failure_;         // of the last iteration that failed; told at once, or never
-  bool awaits_workers_ = false;  // since the timer of kWorkers was started
-  bool too_late_ = false;        // since it has run out
-  absl::Status missing_;         // why workers are still waited for, or why the last start failed
+  int64_t iteration_ = 0;            // that runs, or is the next
+  bool tried_ = false;               // it was begun
+  bool is_complete_ = false;         // everywhere, and that is not on record yet
+  absl::Status meanwhile_;           // what failed while progress was recorded
+  std::optional<int64_t> complete_;  // the last iteration that is, on record
+  absl::Status cause_;               // why programs are stopped; OK: the run is done
+  absl::Status failure_;             // of the last iteration that failed; told at once, or never
+  bool awaits_workers_ = false;      // since the timer of kWorkers was started
+  bool too_late_ = false;            // since it has run out
+  absl::Status missing_;  // why workers are still waited for, or why the last start failed
   absl::btree_map<std::string, Worker> workers_;  // of the present generation
   std::optional<std::string> stop_reason_;        // a client wants the run to stop
   absl::Status refusal_;                          // a worker's, of its program

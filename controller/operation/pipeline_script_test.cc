@@ -57,9 +57,20 @@ Machine::Reported ReportOf(absl::string_view line) {
   return {words[1], Number(words[2]), StatusOf(words, 3), {halves.begin() + 1, halves.end()}};
 }
 
+std::string TextOf(const std::optional<int64_t>& iteration) {
+  return iteration.has_value() ? absl::StrCat(*iteration) : "none";
+}
+std::optional<int64_t> IterationOf(absl::string_view text) {
+  if (text == "none") return std::nullopt;
+  return Number(text);
+}
+
 Machine::Event EventOfRun(absl::string_view line) {
   const Words words = absl::StrSplit(line, ' ');
   const std::string& kind = words[0];
+  // "TakenUp complete 3 begun 4"
+  if (kind == "TakenUp") return Machine::TakenUp{{IterationOf(words[2]), IterationOf(words[4])}};
+  if (kind == "ProgressRecorded") return Machine::ProgressRecorded{StatusOf(words, 1)};
   if (kind == "WorkersReady") return Machine::WorkersReady{{words.begin() + 1, words.end()}};
   if (kind == "WorkersMissing") return Machine::WorkersMissing{StatusOf(words, 1)};
   if (kind == "PreparationFailed") return Machine::PreparationFailed{StatusOf(words, 1)};
@@ -95,6 +106,10 @@ absl::string_view TextOf(PipelineRunState state) {
 struct RunActionText {
   std::string operator()(const Machine::StartPrograms& a) const {
     return absl::StrCat("StartPrograms generation ", a.generation);
+  }
+  std::string operator()(const Machine::RecordProgress& a) const {
+    return absl::StrCat("RecordProgress complete ", TextOf(a.progress.complete), " begun ",
+                        TextOf(a.progress.begun));
   }
   std::string operator()(const Machine::BeginIteration& a) const {
     return absl::StrCat("BeginIteration ", a.iteration);

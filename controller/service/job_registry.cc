@@ -72,6 +72,31 @@ absl::StatusOr<std::string> JobRegistry<Subject>::Begin(
 }
 
 template <typename Subject>
+absl::Status JobRegistry<Subject>::Resume(
+    const JobRecords::Unfinished& job,
+    absl::FunctionRef<absl::Status(Entry, const std::string& resumption)> begin) {
+  Entry entry{.number = job.number};
+  const std::string id = options_.records.IdOf(job.number);
+  if (!entry.job.ParseFromString(job.shown) || entry.job.id() != id) {
+    return absl::DataLossError(absl::StrCat("stored ", options_.records.noun(), " ", id,
+                                            ": expected one that parses, found something else"));
+  }
+  {
+    const MutexLock lock(mutex_);
+    running_request_[entry.job.request_id()] = id;
+    running_[id] = {.number = job.number,
+                    .content = job.content,
+                    .latest = std::make_shared<const Subject>(entry.job),
+                    .recorded = true};
+  }
+  TellState(0, entry.job.state());
+  if (!entry.job.has_end_time()) return begin(std::move(entry), job.resumption);
+  // It ended before it had begun: only the second of two commits is missing.
+  Finish(std::make_shared<const Subject>(std::move(entry.job)), [](const absl::Status&) {});
+  return absl::OkStatus();
+}
+
+template <typename Subject>
 absl::StatusOr<std::string> JobRegistry<Subject>::Start(
     Entry entry, absl::FunctionRef<absl::Status(Entry)> begin) {
   const std::string id = entry.job.id();
@@ -114,7 +139,10 @@ void JobRegistry<Subject>::AddWatcher(const std::string& id, uint64_t watch,
   {
     const MutexLock lock(mutex_);
     const auto found = running_.find(id);
-    if (found != running_.end()) found->second.watchers.emplace(watch, watcher);
+    if (found != running_.end()) {
+      found->second.watchers.emplace(watch, watcher);
+      if (!found->second.recorded) return;
+    }
   }
   if (!watcher(Get(id))) Unwatch(id, watch);
 }
@@ -151,7 +179,7 @@ absl::StatusOr<std::shared_ptr<const Subject>> JobRegistry<Subject>::Get(
   {
     const MutexLock lock(mutex_);
     const auto found = running_.find(id);
-    if (found != running_.end()) return found->second.latest;
+    if (found != running_.end() && found->second.recorded) return found->second.latest;
   }
   ASSIGN_OR_RETURN(const std::string bytes, options_.records.Get(id));
   return Parse<Subject>(bytes);
@@ -169,7 +197,7 @@ std::vector<std::shared_ptr<const Subject>> JobRegistry<Subject>::List(const std
   {
     const MutexLock lock(mutex_);
     for (const auto& [id, running] : running_) {
-      if (before.empty() || id < before) listed[id] = running.latest;
+      if (running.recorded && (before.empty() || id < before)) listed[id] = running.latest;
     }
   }
   std::vector<std::shared_ptr<const Subject>> jobs;
@@ -181,34 +209,71 @@ std::vector<std::shared_ptr<const Subject>> JobRegistry<Subject>::List(const std
 }
 
 template <typename Subject>
-JobRecord JobRegistry<Subject>::RecordOf(const Running& running) const {
+JobRecord JobRegistry<Subject>::RecordOf(const Running& running, const Subject& shown) const {
   return {.number = running.number,
-          .request_id = running.latest->request_id(),
+          .request_id = shown.request_id(),
           .content = running.content,
-          .bytes = running.latest->SerializeAsString()};
+          .shown = shown.SerializeAsString()};
 }
 
 template <typename Subject>
-void JobRegistry<Subject>::Commit(std::shared_ptr<const Subject> intent,
-                                  absl::AnyInvocable<void(absl::Status)> done) {
+void JobRegistry<Subject>::Commit(std::shared_ptr<const Subject> intent, std::string resumption,
+                                  Done done) {
   JobRecord record;
+  bool recorded = false;
   {
     const MutexLock lock(mutex_);
     Running& running = running_.at(intent->id());
+    CHECK(!running.committing) << intent->id() << " is being committed";
+    running.committing = true;
     running.latest = intent;
-    record = RecordOf(running);
+    recorded = running.recorded;
+    record = RecordOf(running, *intent);
   }
-  const absl::Status begun = options_.records.Begin(record);
-  if (begun.ok()) {
-    const MutexLock lock(mutex_);
-    running_.at(intent->id()).recorded = true;
+  record.resumption = std::move(resumption);
+  auto committed = [this, id = intent->id(), done = std::move(done)](absl::Status status) mutable {
+    options_.queue.Post([this, id, status] { OnIntent(id, status); });
+    done(std::move(status));
+  };
+  if (recorded) {
+    options_.records.Amend(record, std::move(committed));
+  } else {
+    options_.records.Begin(record, std::move(committed));
   }
-  done(begun);
 }
 
 template <typename Subject>
-void JobRegistry<Subject>::OnChange(std::shared_ptr<const Subject> job) {
-  const bool ended = job->has_end_time();
+void JobRegistry<Subject>::OnIntent(const std::string& id, const absl::Status& status) {
+  std::shared_ptr<const Subject> shown;
+  std::shared_ptr<Ending> ending;
+  Watchers watchers;
+  {
+    const MutexLock lock(mutex_);
+    Running& running = running_.at(id);
+    running.committing = false;
+    ending = std::move(running.ending);
+    if (status.ok() && !std::exchange(running.recorded, true)) {
+      shown = running.latest;
+      watchers = running.watchers;
+    }
+  }
+  if (ending != nullptr) return Record(std::move(ending));
+  Tell(watchers, shown);
+}
+
+template <typename Subject>
+void JobRegistry<Subject>::RecordProgress(const std::string& id, std::string progress, Done done) {
+  uint64_t number = 0;
+  {
+    const MutexLock lock(mutex_);
+    number = running_.at(id).number;
+  }
+  options_.records.RecordProgress(number, std::move(progress), std::move(done));
+}
+
+template <typename Subject>
+typename JobRegistry<Subject>::Watchers JobRegistry<Subject>::Change(
+    std::shared_ptr<const Subject> job) {
   int before = 0;
   Watchers watchers;
   {
@@ -216,36 +281,84 @@ void JobRegistry<Subject>::OnChange(std::shared_ptr<const Subject> job) {
     Running& running = running_.at(job->id());
     before = running.latest->state();
     running.latest = job;
-    watchers = running.watchers;
+    if (running.recorded) watchers = running.watchers;
   }
-  if (ended) {
-    // Recorded first, so that at any moment it is found in one place or the other.
-    Record(job->id());
-    TakeOut(job->id());
-  }
-  TellState(before, ended ? 0 : job->state());
+  TellState(before, job->has_end_time() ? 0 : job->state());
+  return watchers;
+}
+
+template <typename Subject>
+void JobRegistry<Subject>::Tell(const Watchers& watchers,
+                                const std::shared_ptr<const Subject>& job) {
   for (const auto& [watch, watcher] : watchers) {
     if (!watcher(job)) Unwatch(job->id(), watch);
   }
 }
 
 template <typename Subject>
-void JobRegistry<Subject>::Record(const std::string& id) {
+void JobRegistry<Subject>::OnChange(std::shared_ptr<const Subject> job) {
+  Tell(Change(job), job);
+}
+
+template <typename Subject>
+void JobRegistry<Subject>::Finish(std::shared_ptr<const Subject> job, Done done) {
+  Record(std::make_shared<Ending>(Ending{std::move(job), std::move(done)}));
+}
+
+template <typename Subject>
+void JobRegistry<Subject>::Record(std::shared_ptr<Ending> ending) {
   JobRecord record;
   bool begun = false;
   {
     const MutexLock lock(mutex_);
-    record = RecordOf(running_.at(id));
-    begun = running_.at(id).recorded;
+    Running& running = running_.at(ending->job->id());
+    if (running.committing) {
+      running.ending = std::move(ending);
+      return;
+    }
+    record = RecordOf(running, *ending->job);
+    begun = running.recorded;
   }
-  absl::Status recorded;
+  auto recorded = [this, ending](const absl::Status& status) {
+    options_.queue.Post([this, ending, status] { OnRecorded(ending, status); });
+  };
+  if (begun) return options_.records.Finish(record, std::move(recorded));
   // It failed before there was anything to intend, or has no intent. Its request id is taken all
   // the same.
-  if (!begun) recorded = options_.records.Begin(record);
-  if (recorded.ok()) recorded = options_.records.Finish(id, std::move(record.bytes));
-  if (!recorded.ok()) {
-    LogError("job_not_recorded", {{"job_id", id}, {"error", recorded.ToString()}});
+  options_.records.Begin(record, [this, ending, record, recorded = std::move(recorded)](
+                                     const absl::Status& status) mutable {
+    if (!status.ok()) return recorded(status);
+    {
+      const MutexLock lock(mutex_);
+      running_.at(ending->job->id()).recorded = true;
+    }
+    options_.records.Finish(record, std::move(recorded));
+  });
+}
+
+template <typename Subject>
+void JobRegistry<Subject>::OnRecorded(const std::shared_ptr<Ending>& ending,
+                                      const absl::Status& status) {
+  if (status.ok() || absl::IsAborted(status)) return End(ending, status);
+  LogError("job_not_recorded", {{"job_id", ending->job->id()}, {"error", status.ToString()}});
+  options_.queue.PostAfter(kRecordPause, [this, ending] { Record(ending); });
+}
+
+template <typename Subject>
+void JobRegistry<Subject>::End(const std::shared_ptr<Ending>& ending, const absl::Status& status) {
+  const std::shared_ptr<const Subject>& job = ending->job;
+  if (!status.ok()) {
+    const Running left = TakeOut(job->id());
+    TellState(left.latest->state(), 0);
+    for (const auto& [watch, watcher] : left.watchers) watcher(status);
+  } else {
+    // Out of here once it is found in the records, so that at any moment it is in one place or the
+    // other.
+    const Watchers watchers = Change(job);
+    TakeOut(job->id());
+    Tell(watchers, job);
   }
+  ending->done(status);
 }
 
 template <typename Subject>

@@ -56,12 +56,16 @@ class JobRegistry final : public JobSink<Subject> {
   // other content; ResourceExhausted: as JobRecords::FindRequest; Unavailable: after RefuseNew.
   absl::StatusOr<std::string> Begin(Subject first, const Digest& content,
                                     absl::FunctionRef<absl::Status(Entry)> begin);
+  // Takes up a job of a former controller, as `begin` does, which is given what is needed for that.
+  // DataLoss: what is stored of it does not parse.
+  absl::Status Resume(const JobRecords::Unfinished& job,
+                      absl::FunctionRef<absl::Status(Entry, const std::string& resumption)> begin);
   // No new job is begun from now on.
   void RefuseNew() { refusing_ = true; }
 
-  // Hears of a job on the queue, and must not block: of the job now, and at every change; the last
-  // one has ended. Instead, a status: there is no such job (any more), or the controller stops.
-  // False: enough.
+  // Hears of a job on the queue, and must not block: of the job as soon as it is on record, and at
+  // every change; the last one has ended. Instead, a status: there is no such job (any more), or
+  // the controller stops. False: enough.
   using Watcher = std::function<bool(const absl::StatusOr<std::shared_ptr<const Subject>>&)>;
   // The number of the watch.
   uint64_t Watch(const std::string& id, Watcher watcher);
@@ -76,17 +80,29 @@ class JobRegistry final : public JobSink<Subject> {
   // Newest first, those with an id less than `before` (empty: all).
   std::vector<std::shared_ptr<const Subject>> List(const std::string& before, int64_t limit) const;
 
-  void Commit(std::shared_ptr<const Subject> intent,
-              absl::AnyInvocable<void(absl::Status)> done) override;
+  using typename JobSink<Subject>::Done;
+  void Commit(std::shared_ptr<const Subject> intent, std::string resumption, Done done) override;
+  void RecordProgress(const std::string& id, std::string progress, Done done) override;
   void OnChange(std::shared_ptr<const Subject> job) override;
+  void Finish(std::shared_ptr<const Subject> job, Done done) override;
+
+  // Between two tries to record an end, while the store takes nothing.
+  static constexpr absl::Duration kRecordPause = absl::Seconds(1);
 
  private:
   using Watchers = absl::flat_hash_map<uint64_t, Watcher>;
+  // A job that has ended, on its way into the records.
+  struct Ending {
+    std::shared_ptr<const Subject> job;
+    Done done;
+  };
   struct Running {
     uint64_t number = 0;
     Digest content;
     std::shared_ptr<const Subject> latest;
-    bool recorded = false;  // its intent is committed
+    bool recorded = false;    // an intent is committed; only then is the job known to anybody
+    bool committing = false;  // an intent is on its way
+    std::shared_ptr<Ending> ending;  // that waits for it
     Watchers watchers;
   };
 
@@ -97,8 +113,15 @@ class JobRegistry final : public JobSink<Subject> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::string> Start(Entry entry, absl::FunctionRef<absl::Status(Entry)> begin);
   Running TakeOut(const std::string& id);
-  JobRecord RecordOf(const Running& running) const;
-  void Record(const std::string& id);
+  JobRecord RecordOf(const Running& running, const Subject& shown) const;
+  // On the queue, when an intent is committed, or refused.
+  void OnIntent(const std::string& id, const absl::Status& status);
+  void Record(std::shared_ptr<Ending> ending);
+  void OnRecorded(const std::shared_ptr<Ending>& ending, const absl::Status& status);
+  void End(const std::shared_ptr<Ending>& ending, const absl::Status& status);
+  // Shows the change, and returns who is to be told: nobody before the job is on record.
+  Watchers Change(std::shared_ptr<const Subject> job);
+  void Tell(const Watchers& watchers, const std::shared_ptr<const Subject>& job);
   void AddWatcher(const std::string& id, uint64_t watch, const Watcher& watcher);
   void TellState(int from, int to) const;
 

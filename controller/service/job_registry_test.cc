@@ -25,6 +25,32 @@ using ::testing::Pair;
 
 using Registry = JobRegistry<v1::PipelineRun>;
 
+// A store that refuses commits, or lets them wait, while it is told to.
+class RefusingStore : public MemoryStore {
+ public:
+  void RefuseCommits(const absl::Status& why) { why_ = why; }
+  void HoldCommits() { holds_ = true; }
+  void LetCommitsGo() {
+    holds_ = false;
+    for (auto& [transaction, done] : std::exchange(held_, {})) {
+      MemoryStore::CommitThen(std::move(transaction), std::move(done));
+    }
+  }
+  void CommitThen(StoreTransaction transaction, CommitDone done) override {
+    if (!why_.ok()) return done(why_);
+    if (holds_) {
+      held_.emplace_back(std::move(transaction), std::move(done));
+    } else {
+      MemoryStore::CommitThen(std::move(transaction), std::move(done));
+    }
+  }
+
+ private:
+  absl::Status why_;
+  bool holds_ = false;
+  std::vector<std::pair<StoreTransaction, CommitDone>> held_;
+};
+
 // What a watcher was told.
 struct Watched {
   int64_t enough = 100;
@@ -43,6 +69,7 @@ class JobRegistryTest : public ::testing::Test {
     first.set_state(v1::PIPELINE_RUN_STATE_PREPARING);
     return registry_.Begin(std::move(first), Digest::Of(content), [&](Registry::Entry entry) {
       begun_.push_back(entry.job.id());
+      first_ = entry.job;
       if (!outcome.ok()) early_ = Watch(entry.job.id());
       return outcome;
     });
@@ -52,13 +79,22 @@ class JobRegistryTest : public ::testing::Test {
     const absl::StatusOr<std::string> id = Begin(request_id);
     EXPECT_OK(id);
     EXPECT_EQ(begun_.size(), before + 1) << request_id << " was begun before";
+    Commit(first_);
     return **registry_.Get(*id);
+  }
+  void Commit(const v1::PipelineRun& run) {
+    registry_.Commit(std::make_shared<const v1::PipelineRun>(run), "resumption",
+                     [](const absl::Status& status) { EXPECT_OK(status); });
+    queue_.Run();
   }
   void Tell(v1::PipelineRun& run, bool ended = false, size_t error_bytes = 0) {
     run.set_revision(run.revision() + 1);
     run.set_error(std::string(error_bytes, 'x'));
     if (ended) *run.mutable_end_time() = ToProto(clock_.Now());
-    registry_.OnChange(std::make_shared<const v1::PipelineRun>(run));
+    const auto shown = std::make_shared<const v1::PipelineRun>(run);
+    if (!ended) return registry_.OnChange(shown);
+    registry_.Finish(shown, [this](const absl::Status& status) { ends_.push_back(status); });
+    queue_.Run();
   }
   std::shared_ptr<Watched> Watch(const std::string& id) {
     auto watched = std::make_shared<Watched>();
@@ -81,7 +117,7 @@ class JobRegistryTest : public ::testing::Test {
 
   FakeClock clock_;
   ManualTaskQueue queue_{clock_};
-  MemoryStore store_;
+  RefusingStore store_;
   JobRecords records_{
       store_,
       /*epoch=*/7,
@@ -94,7 +130,9 @@ class JobRegistryTest : public ::testing::Test {
                       .queue = queue_,
                       .clock = clock_,
                       .on_state = [this](int from, int to) { states_.emplace_back(from, to); }}};
+  v1::PipelineRun first_;           // the last one, as it was begun
   std::vector<std::string> begun_;  // ids
+  std::vector<absl::Status> ends_;  // how recording them came out
   std::shared_ptr<Watched> early_;  // what a watcher of a run that cannot be begun was told
 };
 
@@ -127,10 +165,6 @@ TEST_F(JobRegistryTest, NothingNewIsBegunWhenTheControllerStops) {
 
 TEST_F(JobRegistryTest, ACommittedIntentIsListedOnceWithItsLatestState) {
   v1::PipelineRun run = Open("r");
-  absl::Status committed = absl::UnknownError("not called");
-  registry_.Commit(std::make_shared<const v1::PipelineRun>(run),
-                   [&](const absl::Status& status) { committed = status; });
-  EXPECT_OK(committed);
   EXPECT_OK(records_.Get(run.id()));
   Tell(run);
   ASSERT_THAT(ListedRequests(), ElementsAre("r"));
@@ -138,6 +172,33 @@ TEST_F(JobRegistryTest, ACommittedIntentIsListedOnceWithItsLatestState) {
   Tell(run, /*ended=*/true);
   ASSERT_THAT(ListedRequests(), ElementsAre("r"));
   EXPECT_EQ(registry_.List("", 1).front()->revision(), 3);
+}
+
+TEST_F(JobRegistryTest, ARunIsKnownOnceItIsOnRecord) {
+  ASSERT_OK(Begin("r"));
+  const auto watcher = Watch(first_.id());
+  v1::PipelineRun run = first_;
+  Tell(run);
+  EXPECT_THAT(registry_.Get(run.id()), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(ListedRequests(), IsEmpty());
+  EXPECT_THAT(watcher->revisions, IsEmpty());
+  EXPECT_THAT(Begin("r"), IsOkAndHolds(run.id()));
+  Commit(run);
+  EXPECT_THAT(ListedRequests(), ElementsAre("r"));
+  EXPECT_THAT(watcher->revisions, ElementsAre(2));
+}
+
+TEST_F(JobRegistryTest, AnEndWaitsForTheIntentThatIsOnItsWay) {
+  ASSERT_OK(Begin("r"));
+  v1::PipelineRun run = first_;
+  store_.HoldCommits();
+  registry_.Commit(std::make_shared<const v1::PipelineRun>(run), "", [](const auto&) {});
+  Tell(run, /*ended=*/true);
+  EXPECT_THAT(ends_, IsEmpty());
+  store_.LetCommitsGo();
+  queue_.Run();
+  EXPECT_THAT(ends_, ElementsAre(absl::OkStatus()));
+  EXPECT_TRUE((*registry_.Get(run.id()))->has_end_time());
 }
 
 TEST_F(JobRegistryTest, ChangesOfAStateAreTold) {
@@ -181,7 +242,7 @@ TEST_F(JobRegistryTest, WatchersAreDismissedOnceAndForAll) {
 TEST_F(JobRegistryTest, ARunThatCannotBeBegunNeverWas) {
   EXPECT_THAT(Begin("r", "content", absl::ResourceExhaustedError("too many")),
               StatusIs(absl::StatusCode::kResourceExhausted));
-  EXPECT_THAT(early_->revisions, ElementsAre(1));
+  EXPECT_THAT(early_->revisions, IsEmpty());
   EXPECT_THAT(early_->dismissal, StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_THAT(registry_.Get(begun_.front()), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_NE(Open("r").id(), begun_.front());
@@ -213,6 +274,71 @@ TEST_F(JobRegistryTest, ThoseThatHaveEndedTakeOnlySoMuchMemory) {
   v1::PipelineRun last = Open("t");
   Tell(last, /*ended=*/true, 500);
   EXPECT_THAT(ListedRequests(), ElementsAre("t"));
+}
+
+TEST_F(JobRegistryTest, AJobThatAnotherControllerLeftIsTakenUp) {
+  v1::PipelineRun run = Open("r");
+  run.set_state(v1::PIPELINE_RUN_STATE_RUNNING);
+  Commit(run);
+  JobRecords records(store_, /*epoch=*/8, clock_, {.noun = "run", .id_prefix = "pr-"});
+  JobNumbers numbers(8);
+  Registry next({.records = records, .numbers = numbers, .queue = queue_, .clock = clock_});
+  ASSERT_OK_AND_ASSIGN(const std::vector<JobRecords::Unfinished> left, records.Load());
+  ASSERT_EQ(left.size(), 1);
+  std::string resumption;
+  ASSERT_OK(next.Resume(left[0], [&](const Registry::Entry& entry, const std::string& how) {
+    EXPECT_EQ(entry.job.id(), run.id());
+    resumption = how;
+    return absl::OkStatus();
+  }));
+  EXPECT_EQ(resumption, "resumption");
+  EXPECT_EQ((*next.Get(run.id()))->state(), v1::PIPELINE_RUN_STATE_RUNNING);
+  const auto begin = [&](const std::string& content) {
+    v1::PipelineRun again;
+    again.set_request_id("r");
+    return next.Begin(std::move(again), Digest::Of(content),
+                      [](const auto&) { return absl::InternalError("begun twice"); });
+  };
+  EXPECT_THAT(begin("content"), IsOkAndHolds(run.id()));
+  EXPECT_THAT(begin("other content"), StatusIs(absl::StatusCode::kAlreadyExists));
+  run.set_state(v1::PIPELINE_RUN_STATE_DONE);
+  *run.mutable_end_time() = ToProto(clock_.Now());
+  next.Finish(std::make_shared<const v1::PipelineRun>(run), [](const auto&) {});
+  queue_.Run();
+  EXPECT_EQ((*next.Get(run.id()))->state(), v1::PIPELINE_RUN_STATE_DONE);
+  EXPECT_THAT(begin("content"), IsOkAndHolds(run.id()));
+  EXPECT_THAT(records.Load(), IsOkAndHolds(testing::IsEmpty()));
+}
+
+TEST_F(JobRegistryTest, WhatDoesNotParseIsNotTakenUp) {
+  EXPECT_THAT(registry_.Resume({.number = 9, .shown = "\xff"},
+                               [](const auto&, const auto&) { return absl::OkStatus(); }),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("pr-0000000000000009")));
+}
+
+TEST_F(JobRegistryTest, AnEndIsShownOnceItIsRecorded) {
+  v1::PipelineRun run = Open("r");
+  const auto watcher = Watch(run.id());
+  store_.RefuseCommits(absl::ResourceExhaustedError("the disk is full"));
+  Tell(run, /*ended=*/true);
+  EXPECT_THAT(watcher->revisions, ElementsAre(1));
+  EXPECT_THAT(ends_, IsEmpty());
+  EXPECT_FALSE((*registry_.Get(run.id()))->has_end_time());
+  store_.RefuseCommits(absl::OkStatus());
+  clock_.Advance(Registry::kRecordPause);
+  queue_.Run();
+  EXPECT_THAT(watcher->revisions, ElementsAre(1, 2));
+  EXPECT_THAT(ends_, ElementsAre(absl::OkStatus()));
+}
+
+TEST_F(JobRegistryTest, HowAJobEndsIsNotForAControllerToSayThatWasReplaced) {
+  v1::PipelineRun run = Open("r");
+  const auto watcher = Watch(run.id());
+  ASSERT_OK(store_.Commit({.epoch = 8}).status());
+  Tell(run, /*ended=*/true);
+  EXPECT_THAT(ends_, ElementsAre(StatusIs(absl::StatusCode::kAborted)));
+  EXPECT_THAT(watcher->dismissal, StatusIs(absl::StatusCode::kAborted));
+  EXPECT_FALSE((*registry_.Get(run.id()))->has_end_time()) << "as the next controller finds it";
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "controller/catalog/catalog.h"
 #include "controller/catalog/network_codec.h"
 #include "controller/service/unary.h"
+#include "planner/parallelism/measured_axes.h"
 
 #include <memory>
 #include <utility>
@@ -39,6 +40,10 @@ absl::Status NetworkService::Set(const v1::SetNetworkRequest& request,
                                   .source = NetworkSource::kClient,
                                   .time = options_.clock.Now()};
   if (request.has_revision()) change.revision = request.revision();
+  if (request.has_axes()) {
+    ASSIGN_OR_RETURN(MeasuredAxes axes, At("axes", FromProto(request.axes())));
+    change.axes = std::make_shared<const MeasuredAxes>(std::move(axes));
+  }
   ASSIGN_OR_RETURN(const std::shared_ptr<const NetworkDescription> network,
                    options_.catalog.network.Set(std::move(change)));
   LogInfo("network_described", {{"revision", network->revision}, {"source", "client"}});

@@ -13,10 +13,11 @@
 namespace crossmesh {
 
 class Clock;
+class RunnablePlan;
 struct Catalog;
-struct PlannedPipeline;
 
-// Where specifications of pipelines become plans: looks up what they name, and plans. Thread-safe.
+// Where specifications of pipelines, and of layer programs, become plans: looks up what they name,
+// and plans. Thread-safe.
 class PipelinePlanner {
  public:
   PipelinePlanner(Catalog& catalog, const Clock& clock) : catalog_(catalog), clock_(clock) {}
@@ -27,14 +28,18 @@ class PipelinePlanner {
 
   struct Planning {
     int64_t cost = 0;  // as PlanningCost counts
-    // What a planner's thread does, once: what PlanPipeline finds.
-    absl::AnyInvocable<absl::StatusOr<std::shared_ptr<const PlannedPipeline>>(CancelCheck)> plan;
+    // What a planner's thread does, once: what PlanPipeline or PlanLayers finds.
+    absl::AnyInvocable<absl::StatusOr<std::shared_ptr<const RunnablePlan>>(CancelCheck)> plan;
   };
   // Of a request with a source and a choice: with the meshes that are registered under the names of
   // ranks, and the current network where the specification has none. As Check; NotFound names the
-  // pipeline; InvalidArgument: there is no source.
+  // pipeline; InvalidArgument: there is no source, or a choice for a layer program.
   absl::StatusOr<Planning> Open(const v1::PlanPipelineRequest& request) const;
   absl::StatusOr<Planning> Open(const v1::StartPipelineRequest& request) const;
+
+  // The same run, with all that it names now in place of the names: what is registered later, or no
+  // more, does not change it. As Open.
+  absl::StatusOr<v1::StartPipelineRequest> Resolve(v1::StartPipelineRequest request) const;
 
   // Plans, and tells what came of it and how long it took.
   absl::StatusOr<v1::PipelinePlan> Plan(Planning& planning, CancelCheck cancelled) const;

@@ -5,12 +5,14 @@
 #include "common/wire/object_name.h"
 #include "common/wire/time_codec.h"
 #include "controller/catalog/catalog.h"
+#include "controller/dispatch/runnable_plan.h"
 #include "controller/dispatch/running_pipeline.h"
 #include "controller/dispatch/running_table.h"
 #include "controller/service/job_registry.h"
 #include "controller/service/job_watch.h"
 #include "controller/service/paging.h"
 #include "controller/service/unary.h"
+#include "crossmesh/stored/v1/pipeline.pb.h"
 #include "planner/pipeline/planning/pipeline_choice.h"
 
 #include <utility>
@@ -100,6 +102,7 @@ absl::StatusOr<std::string> PipelineService::Begin(const v1::StartPipelineReques
   first.set_request_id(request.request_id());
   first.set_state(v1::PIPELINE_RUN_STATE_PREPARING);
   first.set_pipeline(request.has_inline_pipeline() ? request.inline_pipeline().name()
+                     : request.has_inline_layers() ? request.inline_layers().name()
                                                    : request.pipeline());
   first.set_rehearsal(request.rehearsal());
   first.set_iterations(request.iterations());
@@ -135,7 +138,10 @@ absl::StatusOr<PipelineRequest> PipelineService::RequestOf(
                      DurationIn(request.rejoin_limit(), kRejoinLimits, "rejoin_limit"));
   }
   RETURN_IF_ERROR(FromProto(request.choice()).status());
-  ASSIGN_OR_RETURN(PipelinePlanner::Planning planning, planner_.Open(request));
+  stored::v1::PipelineResumption resumption;
+  ASSIGN_OR_RETURN(*resumption.mutable_request(), planner_.Resolve(request));
+  run.resumption = resumption.SerializeAsString();
+  ASSIGN_OR_RETURN(PipelinePlanner::Planning planning, planner_.Open(resumption.request()));
   run.plan_cost = planning.cost;
   run.plan = std::move(planning.plan);
   return run;
@@ -149,7 +155,9 @@ grpc::ServerUnaryReactor* PipelineService::ListPipelineRuns(
       // What grows with the pipeline would make a page of runs too large.
       v1::PipelineRun& listed = *response->add_runs() = run;
       listed.clear_measurement();
-      if (listed.has_plan()) listed.mutable_plan()->clear_rank_ops();
+      if (!listed.has_plan()) return;
+      listed.mutable_plan()->clear_rank_ops();
+      listed.mutable_plan()->clear_layers();
     });
   });
 }

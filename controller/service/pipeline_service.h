@@ -5,10 +5,12 @@
 
 #include <string>
 
+#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 namespace crossmesh {
 
+class JobRecords;
 class PlanningQueue;
 class RunningPipeline;
 struct PipelineRequest;
@@ -29,6 +31,10 @@ class PipelineService final : public v1::PipelineService::CallbackService {
   };
   explicit PipelineService(const Options& options)
       : options_(options), planner_(options.catalog, options.clock) {}
+
+  // Takes up the runs that a former controller has left, once the catalog is read, and before any
+  // client can ask for more. The store's errors; DataLoss: a run's record does not parse.
+  absl::Status TakeUp(JobRecords& records);
 
   grpc::ServerUnaryReactor* CreatePipeline(grpc::CallbackServerContext* context,
                                            const v1::CreatePipelineRequest* request,

@@ -11,6 +11,7 @@
 namespace crossmesh {
 
 class ControllerMetrics;
+class JobRecords;
 class PlannedReshard;
 class PlanningQueue;
 class ReshardPlanner;
@@ -32,6 +33,10 @@ class ReshardService final : public v1::ReshardService::CallbackService {
     ControllerMetrics& metrics;
   };
   explicit ReshardService(const Options& options) : options_(options) {}
+
+  // Takes up the operations that a former controller has left, before any client can ask for more.
+  // The store's errors; DataLoss: an operation's record does not parse.
+  absl::Status TakeUp(JobRecords& records);
 
   grpc::ServerUnaryReactor* PlanReshard(grpc::CallbackServerContext* context,
                                         const v1::PlanReshardRequest* request,

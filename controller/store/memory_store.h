@@ -2,35 +2,46 @@
 
 #include "common/base/mutex.h"
 #include "controller/store/metadata_store.h"
+#include "controller/store/object_table.h"
 
+#include <cstddef>
 #include <cstdint>
-#include <string>
+#include <vector>
 
-#include <absl/container/btree_map.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
+#include <absl/time/time.h>
 
 namespace crossmesh {
 
 // Keeps everything in this process and loses it with it. Thread-safe.
 class MemoryStore : public MetadataStore {
  public:
-  absl::StatusOr<int64_t> Commit(const StoreTransaction& transaction) override;
-  absl::StatusOr<StoredObject> Get(absl::string_view key) const override;
-  absl::StatusOr<int64_t> RevisionOf(absl::string_view key) const override;
+  // How many commits are kept for those who follow.
+  explicit MemoryStore(size_t commits_kept = 1000) : table_(commits_kept) {}
+
+  void CommitThen(StoreTransaction transaction, CommitDone done) override;
+  absl::StatusOr<StoredObject> Get(absl::string_view key) const override { return table_.Get(key); }
+  absl::StatusOr<int64_t> RevisionOf(absl::string_view key) const override {
+    return table_.RevisionOf(key);
+  }
   absl::StatusOr<std::vector<StoredObject>> List(absl::string_view prefix, absl::string_view after,
-                                                 int64_t limit) const override;
+                                                 int64_t limit) const override {
+    return table_.List(prefix, after, limit);
+  }
+  int64_t revision() const override { return table_.revision(); }
+  absl::StatusOr<std::vector<StoredCommit>> CommitsAfter(int64_t revision, int64_t limit,
+                                                         absl::Duration wait) const override {
+    return table_.CommitsAfter(revision, limit, wait);
+  }
 
  private:
-  struct Version {
-    std::string value;
-    int64_t revision = 0;
-  };
+  absl::StatusOr<int64_t> Apply(StoreTransaction transaction);
+  absl::Status CheckRequirements(const StoreTransaction& transaction) const;
 
-  absl::Status CheckRequirements(const StoreTransaction& transaction) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
-  mutable Mutex mutex_;
-  absl::btree_map<std::string, Version> objects_ ABSL_GUARDED_BY(mutex_);
-  int64_t revision_ ABSL_GUARDED_BY(mutex_) = 0;
+  ObjectTable table_;
+  Mutex mutex_;  // for whole commits
   uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

@@ -19,7 +19,8 @@ void ControllerFixture::StartController(std::optional<Topology> topology) {
   ASSERT_OK_AND_ASSIGN(controller_, Controller::Create({.listen = {address_},
                                                         .metrics_listen = "",
                                                         .topology = std::move(topology),
-                                                        .lost_after = absl::Minutes(10)}));
+                                                        .lost_after = absl::Minutes(10),
+                                                        .store = store_}));
   ASSERT_OK_AND_ASSIGN(channel_, BuildRpcChannel({.address = address_}));
   meshes_ = v1::MeshService::NewStub(channel_);
   manifests_ = v1::ManifestService::NewStub(channel_);
@@ -27,6 +28,8 @@ void ControllerFixture::StartController(std::optional<Topology> topology) {
   operations_ = v1::OperationService::NewStub(channel_);
   sessions_ = v1::WorkerService::NewStub(channel_);
 }
+
+void ControllerFixture::EndController() { controller_.reset(); }
 
 FakeWorker& ControllerFixture::AddWorker(const std::string& host, const std::string& devices,
                                          std::optional<RankName> gpu) {

@@ -5,6 +5,7 @@
 #include "common/rpc/status_codec.h"
 #include "common/testing/temporary_folder.h"
 #include "controller/controller.h"
+#include "controller/store/memory_store.h"
 #include "controller/testing/fake_worker.h"
 #include "crossmesh/v1/manifest_service.grpc.pb.h"
 #include "crossmesh/v1/mesh_service.grpc.pb.h"
@@ -69,8 +70,11 @@ class ControllerFixture : public ::testing::Test {
  protected:
   void TearDown() override;
 
-  // Workers that fall silent are not lost: fakes beat only when they are told to.
+  // Workers that fall silent are not lost: fakes beat only when they are told to. All controllers
+  // of a test have one store; without it each has its own.
   void StartController(std::optional<Topology> topology = std::nullopt);
+  // It ends, what runs or not; its workers go on.
+  void EndController();
   // Worker w-HOST, which owns these devices; by default HOST.0.
   FakeWorker& AddWorker(const std::string& host, const std::string& devices = "",
                         std::optional<RankName> gpu = std::nullopt);
@@ -114,6 +118,7 @@ class ControllerFixture : public ::testing::Test {
 
   const TemporaryFolder folder_;
   const std::string address_ = "unix:" + folder_.PathOf("controller.sock");
+  std::shared_ptr<MemoryStore> store_ = std::make_shared<MemoryStore>();
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<Controller> controller_;
   std::unique_ptr<v1::MeshService::Stub> meshes_;

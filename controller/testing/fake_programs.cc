@@ -60,12 +60,13 @@ class FakePrograms::Call final
     {
       const MutexLock lock(programs_.mutex_);
       ++programs_.counts_.iterations;
+      programs_.begun_.push_back(iteration);
       programs_.changed_.SignalAll();
     }
     v1::RunProgramResponse response;
     auto& report = *response.mutable_iteration_report();
     report.set_iteration(iteration);
-    if (manner() == Manner::kHolding) return;
+    if (manner() == Manner::kHolding || programs_.Holds(iteration)) return;
     if (manner() == Manner::kFailing) {
       report.set_code(static_cast<int32_t>(absl::StatusCode::kDataLoss));
       report.set_message("1F0: microbatch 0 of 0>1: bytes differ");
@@ -120,6 +121,21 @@ class FakePrograms::Call final
 void FakePrograms::SetManner(Manner manner) {
   const MutexLock lock(mutex_);
   manner_ = manner;
+}
+
+void FakePrograms::HoldFrom(int64_t iteration) {
+  const MutexLock lock(mutex_);
+  hold_from_ = iteration;
+}
+
+bool FakePrograms::Holds(int64_t iteration) const {
+  const MutexLock lock(mutex_);
+  return iteration >= hold_from_;
+}
+
+std::vector<int64_t> FakePrograms::begun() const {
+  const MutexLock lock(mutex_);
+  return begun_;
 }
 
 FakePrograms::Counts FakePrograms::counts() const {

@@ -4,6 +4,8 @@
 #include "crossmesh/v1/pipeline_execution_service.grpc.pb.h"
 
 #include <cstdint>
+#include <limits>
+#include <vector>
 
 namespace crossmesh {
 
@@ -19,6 +21,8 @@ class FakePrograms final : public v1::PipelineExecutionService::CallbackService 
   };
 
   void SetManner(Manner manner);
+  // It completes none from this one on.
+  void HoldFrom(int64_t iteration);
   // Since the start.
   struct Counts {
     int programs = 0;    // that were accepted
@@ -29,6 +33,8 @@ class FakePrograms final : public v1::PipelineExecutionService::CallbackService 
   Counts counts() const;
   v1::RunProgramRequest::Start last_start() const;
   v1::PipelineProgram last_program() const;
+  // Those that were begun, in their order.
+  std::vector<int64_t> begun() const;
   // Waits until so many iterations were begun.
   void WaitForIterations(int iterations);
 
@@ -38,9 +44,13 @@ class FakePrograms final : public v1::PipelineExecutionService::CallbackService 
  private:
   class Call;
 
+  bool Holds(int64_t iteration) const;
+
   mutable Mutex mutex_;
   CondVar changed_;
   Manner manner_ ABSL_GUARDED_BY(mutex_) = Manner::kDiligent;
+  int64_t hold_from_ ABSL_GUARDED_BY(mutex_) = std::numeric_limits<int64_t>::max();
+  std::vector<int64_t> begun_ ABSL_GUARDED_BY(mutex_);
   Counts counts_ ABSL_GUARDED_BY(mutex_);
   v1::RunProgramRequest::Start last_start_ ABSL_GUARDED_BY(mutex_);
   v1::PipelineProgram last_program_ ABSL_GUARDED_BY(mutex_);

@@ -37,6 +37,8 @@ class FakeWorker::Call final : public ServerBidiStream<v1::ExecuteRequest, v1::E
     switch (request.message_case()) {
       case v1::ExecuteRequest::kStart:
         return OnStart(request.start());
+      case v1::ExecuteRequest::kAdopt:
+        return OnAdopt(request.adopt());
       case v1::ExecuteRequest::kPiece:
         return OnPiece(request.piece());
       case v1::ExecuteRequest::kCancel:
@@ -55,6 +57,7 @@ class FakeWorker::Call final : public ServerBidiStream<v1::ExecuteRequest, v1::E
 
   void OnStart(const v1::ExecuteRequest::Start& start) {
     Count(&Counts::calls);
+    operation_ = start.operation();
     digest_ = start.part_digest();
     attempt_ = start.attempt();
     {
@@ -67,6 +70,20 @@ class FakeWorker::Call final : public ServerBidiStream<v1::ExecuteRequest, v1::E
     v1::ExecuteResponse response;
     response.mutable_need_part();
     Send(std::move(response));
+  }
+
+  void OnAdopt(const v1::ExecuteRequest::Adopt& adopt) {
+    Count(&Counts::adoptions);
+    attempt_ = adopt.attempt();
+    {
+      const MutexLock lock(worker_.mutex_);
+      const auto found = worker_.tasks_.find(adopt.operation());
+      if (found != worker_.tasks_.end() && found->second == adopt.part_digest()) {
+        part_ = worker_.parts_.at(found->second);
+      }
+    }
+    if (part_ == nullptr) return End(absl::NotFoundError("expected a task to adopt, found none"));
+    Run();
   }
 
   void OnPiece(const v1::Piece& piece) {
@@ -94,6 +111,10 @@ class FakeWorker::Call final : public ServerBidiStream<v1::ExecuteRequest, v1::E
     }
     if (manner == Manner::kRefusing) {
       return End(absl::FailedPreconditionError("storage t: not there"));
+    }
+    {
+      const MutexLock lock(worker_.mutex_);
+      if (operation_ != 0) worker_.tasks_[operation_] = digest_;
     }
     v1::ExecuteResponse response;
     response.mutable_accepted();
@@ -129,6 +150,7 @@ class FakeWorker::Call final : public ServerBidiStream<v1::ExecuteRequest, v1::E
   void OnEnd() override {}
 
   FakeWorker& worker_;
+  uint64_t operation_ = 0;  // that it has started
   std::string digest_;
   uint32_t attempt_ = 0;
   std::string bytes_;

@@ -73,6 +73,7 @@ class FakeWorker final : public v1::ExecutionService::CallbackService {
     int abandons = 0;
     int cancels = 0;
     int acknowledgements = 0;
+    int adoptions = 0;
   };
   Counts counts() const;
   // Waits until as many tasks are held.
@@ -104,6 +105,8 @@ class FakeWorker final : public v1::ExecutionService::CallbackService {
   std::vector<std::shared_ptr<Call>> held_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, std::shared_ptr<const WorkerPart>> parts_
       ABSL_GUARDED_BY(mutex_);
+  // Digests of the parts of accepted tasks, by operation.
+  absl::flat_hash_map<uint64_t, std::string> tasks_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace crossmesh

@@ -62,6 +62,14 @@ int64_t Checkpoints::NewestOf(const std::vector<StageIndex>& stages) const {
   return newest;
 }
 
+int64_t Checkpoints::NewestBefore(StageIndex stage, int64_t iteration) const {
+  int64_t newest = -1;
+  for (const int64_t written : IterationsOf(stage)) {
+    if (written < iteration) newest = std::max(newest, written);
+  }
+  return newest;
+}
+
 absl::StatusOr<std::string> Checkpoints::Read(StageIndex stage, int64_t iteration) const {
   const std::string path = PathOf(stage, iteration);
   std::ifstream file(path, std::ios::binary);

@@ -25,6 +25,8 @@ class Checkpoints {
   absl::Status Write(StageIndex stage, int64_t iteration, absl::string_view bytes) const;
   // The newest iteration of which all these stages have one; -1: there is none.
   int64_t NewestOf(const std::vector<StageIndex>& stages) const;
+  // The newest one before an iteration; -1: there is none.
+  int64_t NewestBefore(StageIndex stage, int64_t iteration) const;
   // NotFound names the file.
   absl::StatusOr<std::string> Read(StageIndex stage, int64_t iteration) const;
   // Removes those of later iterations.

@@ -29,14 +29,6 @@ std::vector<int> BalancedParts(int length, int parts) {
   return lengths;
 }
 
-void Answer(PipelineLoop& loop, const absl::Status& status) {
-  if (status.ok()) {
-    loop.Done();
-  } else {
-    loop.Fail(status);
-  }
-}
-
 }  // namespace
 
 StageProcess::StageProcess(int stage, std::vector<DeviceId> devices, Options options)
@@ -62,7 +54,7 @@ absl::Status StageProcess::Run(PipelineLoop& loop) {
         if (is_first_op || pending_ != step.op->iteration) stage_.DropGradients();
         is_first_op = false;
         pending_ = step.op->iteration;
-        Answer(loop, Compute(step));
+        loop.Answer(Compute(step));
         break;
       case PipelineStep::Kind::kComplete:
         if (std::exchange(pending_, std::nullopt) == step.iteration) {
@@ -70,7 +62,7 @@ absl::Status StageProcess::Run(PipelineLoop& loop) {
         }
         break;
       case PipelineStep::Kind::kStateLost:
-        Answer(loop, GoBack(step));
+        loop.Answer(GoBack(step));
         break;
       case PipelineStep::Kind::kOver:
         return step.why;

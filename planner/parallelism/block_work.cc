@@ -43,30 +43,64 @@ double ElementwiseSeconds(const Transformer& model, const Training& training,
   return shape.rows * bytes / device.memory_bytes_per_second;
 }
 
+BlockWork WithoutProducts(const Transformer& model, const Training& training,
+                          const DeviceProfile& device, const GridShape& shape) {
+  return {.attention = AttentionSeconds(model, training, device, shape),
+          .elementwise = ElementwiseSeconds(model, training, device, shape)};
+}
+
+LayerProducts Times(double copies, const LayerProducts& one) {
+  return {copies * one.forward, copies * one.input_gradient, copies * one.weight_gradient};
+}
+
 }  // namespace
+
+ProductSize SizeOf(const Transformer& model, const Training& training, const GridShape& shape,
+                   int matrix) {
+  const MatrixShape& of = shape.matrices[matrix];
+  double rows = shape.rows;
+  if (model.experts > 0 && matrix >= kFirstExpertMatrix) {
+    rows *= static_cast<double>(model.experts_per_token) * training.expert_imbalance / of.copies;
+  }
+  return {.m = rows, .n = of.n, .k = of.k};
+}
 
 BlockWork WorkOfBlock(const Transformer& model, const Training& training,
                       const DeviceProfile& device, const GridShape& shape) {
-  BlockWork work{.attention = AttentionSeconds(model, training, device, shape),
-                 .elementwise = ElementwiseSeconds(model, training, device, shape)};
+  BlockWork work = WithoutProducts(model, training, device, shape);
   for (int i = 0; i < kBlockMatrices; ++i) {
-    const MatrixShape& matrix = shape.matrices[i];
-    double rows = shape.rows;
-    if (model.experts > 0 && i >= kFirstExpertMatrix) {
-      rows *=
-          static_cast<double>(model.experts_per_token) * training.expert_imbalance / matrix.copies;
-    }
-    work.product[i] = matrix.copies * ProductSeconds(device, rows, matrix.n, matrix.k);
+    work.product[i] =
+        Times(shape.matrices[i].copies, ProductsOf(device, SizeOf(model, training, shape, i)));
   }
   return work;
 }
 
-double LogitsSeconds(const Transformer& model, const DeviceProfile& device,
-                     const GridShape& shape) {
-  if (model.vocabulary == 0) return 0;
-  return ProductSeconds(device, shape.rows,
-                        static_cast<double>(model.vocabulary) / static_cast<double>(shape.grid.r()),
-                        static_cast<double>(model.hidden) / static_cast<double>(shape.grid.c()));
+BlockWork WorkOfBlock(const Transformer& model, const Training& training, ProductPrices& products,
+                      const GridShape& shape) {
+  BlockWork work = WithoutProducts(model, training, products.device(), shape);
+  for (int i = 0; i < kBlockMatrices; ++i) {
+    work.product[i] =
+        Times(shape.matrices[i].copies, products.Of(SizeOf(model, training, shape, i)));
+  }
+  return work;
+}
+
+ProductSize SizeOfLogits(const Transformer& model, const GridShape& shape) {
+  return {.m = shape.rows,
+          .n = static_cast<double>(model.vocabulary) / static_cast<double>(shape.grid.r()),
+          .k = static_cast<double>(model.hidden) / static_cast<double>(shape.grid.c())};
+}
+
+LayerProducts LogitsProducts(const Transformer& model, const DeviceProfile& device,
+                             const GridShape& shape) {
+  if (model.vocabulary == 0) return {};
+  return ProductsOf(device, SizeOfLogits(model, shape));
+}
+
+LayerProducts LogitsProducts(const Transformer& model, ProductPrices& products,
+                             const GridShape& shape) {
+  if (model.vocabulary == 0) return {};
+  return products.Of(SizeOfLogits(model, shape));
 }
 
 }  // namespace crossmesh

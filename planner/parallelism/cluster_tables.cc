@@ -14,14 +14,18 @@ namespace {
 constexpr int64_t kMore = std::numeric_limits<int64_t>::max();
 using Row = PublishedCluster::Row;
 
-// As in the authors' helper, which divides by 2^30 what it calls GB.
-constexpr std::array<Row, 6> kPerlmutter = {{{1, 1, 2, 2, 76},
+// As in the authors' helper, which divides by 2^30 what it calls GB: of groups of 2, of 4, of 8 and
+// more. Others below 8 it has none of.
+constexpr std::array<Row, 9> kPerlmutter = {{{1, 1, 2, 2, 76},
                                              {1, 1, 4, 4, 225},
                                              {1, 1, 8, kMore, 80},
                                              {2, 2, 2, 2, 76},
-                                             {2, 2, 4, kMore, 40},
-                                             {4, kMore, 2, kMore, 20}}};
-constexpr std::array<Row, 10> kFrontier = {{{1, 1, 2, 2, 129},
+                                             {2, 2, 4, 4, 40},
+                                             {2, 2, 8, kMore, 40},
+                                             {4, kMore, 2, 2, 20},
+                                             {4, kMore, 4, 4, 20},
+                                             {4, kMore, 8, kMore, 20}}};
+constexpr std::array<Row, 13> kFrontier = {{{1, 1, 2, 2, 129},
                                             {1, 1, 4, 4, 52},
                                             {1, 1, 8, 8, 135},
                                             {1, 1, 16, kMore, 40},
@@ -29,8 +33,11 @@ constexpr std::array<Row, 10> kFrontier = {{{1, 1, 2, 2, 129},
                                             {2, 2, 4, 4, 72},
                                             {2, 2, 8, kMore, 20},
                                             {4, 4, 2, 2, 36},
-                                            {4, 4, 4, kMore, 10},
-                                            {8, kMore, 2, kMore, 5}}};
+                                            {4, 4, 4, 4, 10},
+                                            {4, 4, 8, kMore, 10},
+                                            {8, kMore, 2, 2, 5},
+                                            {8, kMore, 4, 4, 5},
+                                            {8, kMore, 8, kMore, 5}}};
 
 constexpr std::array<PublishedCluster, 6> kClusters = {{
     {.name = "perlmutter_measured",

@@ -21,7 +21,7 @@ CollectiveWalk::CollectiveWalk(const StepModel& step, const GridShape& shape, co
       shape_(shape),
       work_(work),
       matrices_(shape.matrices),
-      blocks_(MatricesOf(step.model())) {
+      blocks_(step.blocks()) {
   const PerAxis<int64_t> inner = InnerSizes(shape.grid, training_.order);
   for (const GridAxis axis : kGridAxes) {
     rates_[axis] = &step.rates().At(inner[axis], shape.grid[axis]);
@@ -43,23 +43,27 @@ bool CollectiveWalk::HasRing() const {
 
 double CollectiveWalk::FreeForward(int matrix) const {
   return work_.ForwardSegment(matrix) -
-         (training_.overlaps.split_batch ? work_.product[matrix] / 2 : 0) -
+         (training_.overlaps.split_batch ? work_.product[matrix].forward / 2 : 0) -
          (matrix == 0 && HasRing() ? work_.attention : 0);
 }
 
 double CollectiveWalk::FreeBackward(int matrix) const {
   const bool gathers_input =
       training_.activations == ActivationForm::kScattered && !training_.keep_gathered;
-  const double products = training_.overlaps.input_gradients ? (gathers_input ? 2 : 1) : 0;
-  return work_.BackwardSegment(matrix) - products * work_.product[matrix] -
+  const LayerProducts& product = work_.product[matrix];
+  double taken = 0;  // by sums and gathers of the same matrix
+  if (training_.overlaps.input_gradients) {
+    taken = product.weight_gradient + (gathers_input ? product.input_gradient : 0);
+  }
+  return work_.BackwardSegment(matrix) - taken -
          (matrix == 0 && HasRing() ? 2 * work_.attention : 0);
 }
 
-void CollectiveWalk::Tell(CollectiveUse use, const Hiding& hiding, Sink sink) const {
+void CollectiveWalk::Tell(CollectiveUse& use, const Hiding& hiding, Sink sink) const {
   if (shape_.grid[use.axis] <= 1 || use.message_bytes <= 0 || use.count <= 0) return;
   use.seconds = rates_[use.axis]->Seconds(use.op, use.message_bytes);
   use.hidden_seconds = std::min(use.seconds, hiding.seconds);
-  if (use.hidden_seconds > 0) use.hidden_by = hiding.by;
+  use.hidden_by = use.hidden_seconds > 0 ? hiding.by : absl::string_view();
   sink(use);
 }
 
@@ -77,6 +81,7 @@ CollectiveUse CollectiveWalk::WeightGather(int matrix) const {
 void CollectiveWalk::GatherInput(int matrix, absl::string_view pass, const Hiding& hiding,
                                  Sink sink) const {
   const MatrixShape& shape = matrices_[matrix];
+  if (shape_.grid[shape.gradient] == 1) return;
   Tell({.pass = pass,
         .object = blocks_[matrix].name,
         .what = "input",
@@ -100,7 +105,7 @@ void CollectiveWalk::ForwardMatrix(int matrix, absl::string_view pass, Sink sink
     Tell(gather, {ahead ? FreeForward(before) : 0, "the layer before"}, sink);
   }
   // The first half's sums run beside the second half's product.
-  const double half = training_.overlaps.split_batch ? work_.product[matrix] / 2 : 0;
+  const double half = training_.overlaps.split_batch ? work_.product[matrix].forward / 2 : 0;
   const bool scattered = training_.activations == ActivationForm::kScattered;
   if (scattered) GatherInput(matrix, pass, {}, sink);
   if (shape_.grid[shape.summed] == 1) return;
@@ -179,6 +184,7 @@ void CollectiveWalk::ZeroGathers(absl::string_view pass, Sink sink) const {
     left += pass == kForward ? FreeForward(i) : FreeBackward(i);
   }
   for (const GridAxis axis : {GridAxis::kData, GridAxis::kExpert, GridAxis::kContext}) {
+    if (shape_.grid[axis] == 1) continue;
     Tell({.pass = pass,
           .object = "block",
           .what = "weights",
@@ -207,7 +213,7 @@ void CollectiveWalk::BackwardMatrix(int matrix, Sink sink) const {
   const Overlaps& overlaps = training_.overlaps;
   const bool scattered = training_.activations == ActivationForm::kScattered;
   const bool again = training_.recompute == Recompute::kFull;
-  const double product = overlaps.input_gradients ? work_.product[matrix] : 0;
+  const LayerProducts product = overlaps.input_gradients ? work_.product[matrix] : LayerProducts();
   if (!again && shape_.grid.z() > 1) {
     const int after = (matrix + 1) % kBlockMatrices;
     CollectiveUse gather = WeightGather(matrix);
@@ -216,16 +222,19 @@ void CollectiveWalk::BackwardMatrix(int matrix, Sink sink) const {
     Tell(gather, {overlaps.backward_gathers ? FreeBackward(after) : 0, "the layer after"}, sink);
   }
   if (scattered) {
-    Tell({.pass = kBackward,
-          .object = blocks_[matrix].name,
-          .what = "output gradient",
-          .op = CollectiveOp::kAllGather,
-          .axis = shape.summed,
-          .message_bytes = shape_.rows * shape.n * training_.element_bytes,
-          .count = Blocks()},
-         {}, sink);
+    if (shape_.grid[shape.summed] > 1) {
+      Tell({.pass = kBackward,
+            .object = blocks_[matrix].name,
+            .what = "output gradient",
+            .op = CollectiveOp::kAllGather,
+            .axis = shape.summed,
+            .message_bytes = shape_.rows * shape.n * training_.element_bytes,
+            .count = Blocks()},
+           {}, sink);
+    }
     if (!again && !training_.keep_gathered) {
-      GatherInput(matrix, kBackward, {product, "the product of the input gradient"}, sink);
+      GatherInput(matrix, kBackward, {product.input_gradient, "the product of the input gradient"},
+                  sink);
     }
   }
   if (shape_.grid[shape.gradient] == 1) return;
@@ -236,7 +245,7 @@ void CollectiveWalk::BackwardMatrix(int matrix, Sink sink) const {
         .axis = shape.gradient,
         .message_bytes = shape_.rows * shape.k * training_.element_bytes,
         .count = Blocks()},
-       {product, "the product of the weight gradient"}, sink);
+       {product.weight_gradient, "the product of the weight gradient"}, sink);
 }
 
 // They hide behind what the backward of earlier layers leaves free, but for the last one.
@@ -269,7 +278,7 @@ void CollectiveWalk::Backward(Sink sink) const {
     hidden += use.hidden_seconds * use.count / Blocks();
     sink(use);
   };
-  double compute = 2 * work_.forward();
+  double compute = work_.backward();
   if (training_.recompute == Recompute::kFull) {
     compute += work_.forward();
     for (int i = 0; i < kBlockMatrices; ++i) {
@@ -293,7 +302,7 @@ void CollectiveWalk::SumOverCopies(absl::string_view object, double elements, bo
   double message = elements * training_.data_gradient_bytes;
   double weights = elements * training_.element_bytes;
   for (const GridAxis axis : kCopyAxes) {
-    if (axis == GridAxis::kExpert && !over_experts) continue;
+    if (shape_.grid[axis] == 1 || (axis == GridAxis::kExpert && !over_experts)) continue;
     CollectiveUse use{
         .pass = kStepEnd,
         .object = object,
@@ -325,6 +334,7 @@ void CollectiveWalk::StepEnd(Sink sink) const {
                            static_cast<double>(shape_.grid.tensor_degree());
   SumOverCopies("gradients", dense * stored + embedding, true, sink);
   if (experts > 0) SumOverCopies("experts", experts * stored, false, sink);
+  VectorGradients(sink);
 }
 
 // Devices that hold copies send a piece each, which those of the next stage gather.

@@ -16,10 +16,12 @@ class CollectiveWalk {
 
   CollectiveWalk(const StepModel& step, const GridShape& shape, const BlockWork& work);
 
+  // What comes before the first pass: vectors from the diagonal.
+  void StepBegin(Sink sink) const;
   // Of all blocks and microbatches.
   void Forward(Sink sink) const;
   void Backward(Sink sink) const;
-  // Gradients, or ZeRO's parts of them.
+  // Gradients, or ZeRO's parts of them; those of vectors on the diagonal.
   void StepEnd(Sink sink) const;
   // One message between stages; nothing without a pipeline.
   CollectiveUse Transfer() const;
@@ -30,8 +32,10 @@ class CollectiveWalk {
     absl::string_view by;
   };
 
-  // Tells the sink of one, unless its group is one device or nothing is to move.
-  void Tell(CollectiveUse use, const Hiding& hiding, Sink sink) const;
+  // Tells the sink of one, with what becomes of its time, unless its group is one device or nothing
+  // is to move. In place: there are so many that copies would count.
+  void Tell(CollectiveUse& use, const Hiding& hiding, Sink sink) const;
+  void Tell(CollectiveUse&& use, const Hiding& hiding, Sink sink) const { Tell(use, hiding, sink); }
   CollectiveUse WeightGather(int matrix) const;
   void ForwardMatrix(int matrix, absl::string_view pass, Sink sink) const;
   void BackwardMatrix(int matrix, Sink sink) const;
@@ -41,6 +45,9 @@ class CollectiveWalk {
   void Scatters(double window_seconds, Sink sink) const;
   void ZeroGathers(absl::string_view pass, Sink sink) const;
   void SumOverCopies(absl::string_view object, double elements, bool over_experts, Sink sink) const;
+  void VectorGradients(Sink sink) const;
+  // Elements of a vector that c or r cuts, of a device's layers, on all devices.
+  PerAxis<double> VectorElements() const;
   bool HasRing() const;
   // Of what a layer computes, the time beside which nothing else runs.
   double FreeForward(int matrix) const;
@@ -53,7 +60,7 @@ class CollectiveWalk {
   const GridShape& shape_;
   const BlockWork& work_;
   const std::array<MatrixShape, kBlockMatrices>& matrices_;
-  const std::array<BlockMatrix, kBlockMatrices> blocks_;
+  const std::array<BlockMatrix, kBlockMatrices>& blocks_;
   PerAxis<const AxisRate*> rates_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
@@ -61,6 +62,23 @@ double ProductSecondsOnChip(const DeviceProfile& device, double m, double n, dou
 double ProductSeconds(const DeviceProfile& device, double m, double n, double k) {
   const double moved = 2 * (m * n + n * k + k * m) / device.memory_bytes_per_second;
   return std::max(ProductSecondsOnChip(device, m, n, k), moved);
+}
+
+LayerProducts ProductsOf(const DeviceProfile& device, const ProductSize& layer) {
+  const double law = ProductSeconds(device, layer.m, layer.n, layer.k);
+  if (device.products.empty()) return {law, law, law};
+  const auto seconds = [&](ProductMode mode) {
+    const std::optional<ProductTable::Rate> rate = device.products.Find(mode, layer);
+    if (!rate.has_value()) return law;
+    const ProductSize& at = rate->at;
+    const double measured = 2 * at.m * at.n * at.k / rate->flops_per_second;
+    if (at == layer) return measured;
+    // Not by what reads and writes limit: of a part of the sizes alone that can fall with the rest.
+    return measured * ProductSecondsOnChip(device, layer.m, layer.n, layer.k) /
+           ProductSecondsOnChip(device, at.m, at.n, at.k);
+  };
+  return {seconds(ProductMode::kForward), seconds(ProductMode::kInputGradient),
+          seconds(ProductMode::kWeightGradient)};
 }
 
 std::span<const DeviceProfile> DevicePresets() { return Presets(); }

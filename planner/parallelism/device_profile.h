@@ -1,5 +1,7 @@
 #pragma once
 
+#include "planner/parallelism/product_table.h"
+
 #include <cstdint>
 #include <span>
 #include <string>
@@ -21,6 +23,8 @@ struct DeviceProfile {
   double product_ceiling = 0.78;
   double half_size = 80;
   double memory_bytes_per_second = 0;  // that it reads and writes
+  // Of products that were measured: in the place of the above.
+  ProductTable products = {};
   int64_t memory_bytes = 0;
   // What computing takes longer while collectives run beside it. Galvatron ships 1.1256.
   double overlap_slowdown = 1.1256;
@@ -36,6 +40,18 @@ absl::Status Validate(const DeviceProfile& device);
 double ProductSeconds(const DeviceProfile& device, double m, double n, double k);
 // The same of operands and a result that are on the chip already.
 double ProductSecondsOnChip(const DeviceProfile& device, double m, double n, double k);
+
+// The three products of a layer, in seconds.
+struct LayerProducts {
+  double forward = 0;
+  double input_gradient = 0;
+  double weight_gradient = 0;
+
+  double backward() const { return input_gradient + weight_gradient; }
+};
+// By the device's table where it has the mode, beyond its sizes in proportion to
+// ProductSecondsOnChip; by ProductSeconds otherwise.
+LayerProducts ProductsOf(const DeviceProfile& device, const ProductSize& layer);
 
 // "a100", "gh200", "h100", "mi250x": peaks and sizes of memory are the makers'; ceiling, half size
 // and 0.78 of the memory's rate are fitted to the published step times of Megatron on A100

@@ -31,6 +31,10 @@ absl::string_view ActivationFormName(ActivationForm form) {
   return form == ActivationForm::kReplicated ? "replicated" : "scattered";
 }
 
+absl::string_view VectorFormName(VectorForm form) {
+  return form == VectorForm::kReplicated ? "replicated" : "diagonal";
+}
+
 int64_t Grid::devices() const {
   int64_t devices = 1;
   for (const int64_t size : sizes.values) devices *= size;

@@ -99,4 +99,15 @@ enum class ActivationForm : uint8_t {
 // "replicated", "scattered".
 absl::string_view ActivationFormName(ActivationForm form);
 
+// Where parameters and moments of vectors (norms, biases) lie, which c or r cuts.
+enum class VectorForm : uint8_t {
+  kReplicated,  // copies on all other axes
+  // On the devices whose places on c and r are the same, cut once more by z: the diagonal of the
+  // cube's face (arXiv 2105.14450). They are spread over the others before they are used, and their
+  // gradients come back.
+  kDiagonal,
+};
+// "replicated", "diagonal".
+absl::string_view VectorFormName(VectorForm form);
+
 }  // namespace crossmesh

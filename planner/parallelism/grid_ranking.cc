@@ -51,27 +51,26 @@ class Factorisations {
   std::vector<int64_t> divisors_;
 };
 
-struct MicrobatchChoice {
-  std::optional<RankedGrid> best;  // of those that fit
-  RefusedGrid least;               // of all: what needs least
-};
-
 // Of a grid that keeps to all rules but memory.
 class MicrobatchSearch {
  public:
-  MicrobatchSearch(const StepModel& step, const Grid& grid, int64_t memory_bytes_max)
-      : step_(step), grid_(grid), memory_bytes_max_(static_cast<double>(memory_bytes_max)) {
-    choice_.least = {.grid = grid, .rule = GridRule::kMemory};
-  }
+  // `products` must outlive it.
+  MicrobatchSearch(const StepModel& step, const Grid& grid, int64_t memory_bytes_max,
+                   ProductPrices& products)
+      : step_(step),
+        products_(products),
+        memory_bytes_max_(static_cast<double>(memory_bytes_max)),
+        shape_(ShapeOf(step.model(), step.training(), grid, 1)),
+        least_{.grid = grid, .rule = GridRule::kMemory} {}
 
-  MicrobatchChoice Run() && {
+  void Run() {
     const int64_t given = step_.training().microbatch;
     if (given > 0) {
       Try(given);
-      return std::move(choice_);
+      return;
     }
     // From the largest divisor to the smallest.
-    const int64_t local = step_.training().batch / grid_.sample_groups();
+    const int64_t local = step_.training().batch / shape_.grid.sample_groups();
     int64_t divisor = 1;
     for (; divisor * divisor <= local && !is_done(); ++divisor) {
       if (local % divisor == 0) Try(local / divisor);
@@ -79,39 +78,47 @@ class MicrobatchSearch {
     for (--divisor; divisor >= 1 && !is_done(); --divisor) {
       if (local % divisor == 0 && divisor * divisor != local) Try(divisor);
     }
-    return std::move(choice_);
   }
+
+  // Of those that fit.
+  const std::optional<RankedGrid>& best() const { return best_; }
+  // Of all: what needs least.
+  const RefusedGrid& least() const { return least_; }
 
  private:
   // Without a pipeline the largest that fits is the best: it gathers weights least often, behind
   // most, and products of more rows reach more of the peak. But for a device that overlap slows
-  // more than it hides.
+  // more than it hides, and where products were measured, which may be slower with more rows.
   bool is_done() const {
-    return choice_.best && grid_.pipeline() == 1 && step_.device().overlap_slowdown < 2;
+    return best_ && shape_.grid.pipeline() == 1 && step_.device().overlap_slowdown < 2 &&
+           step_.device().products.empty();
   }
 
   void Try(int64_t microbatch) {
-    if (FirstFailure(step_.model(), step_.training(), grid_, microbatch)) return;
-    const GridShape shape = ShapeOf(step_.model(), step_.training(), grid_, microbatch);
-    const double bytes = step_.Memory(shape).total();
-    if (choice_.least.microbatch == 0 || bytes < choice_.least.memory_bytes) {
-      choice_.least.microbatch = microbatch;
-      choice_.least.memory_bytes = bytes;
+    if (FirstFailure(step_.model(), step_.training(), shape_.grid, microbatch)) return;
+    SetMicrobatch(step_.training(), microbatch, shape_);
+    const double bytes = step_.Memory(shape_).total();
+    if (least_.microbatch == 0 || bytes < least_.memory_bytes) {
+      least_.microbatch = microbatch;
+      least_.memory_bytes = bytes;
     }
     if (bytes > memory_bytes_max_) return;
-    const StepPrice price = step_.Price(shape);
+    if (!once_.has_value()) once_ = step_.OnceInAStep(shape_);
+    const StepPrice price = step_.Price(shape_, products_, *once_);
     const double seconds = price.seconds();
     const bool better =
-        !choice_.best || std::tie(seconds, bytes, microbatch) <
-                             std::tie(choice_.best->seconds, choice_.best->memory_bytes,
-                                      choice_.best->shape.microbatch);
-    if (better) choice_.best = {shape, price, seconds, bytes};
+        !best_ || std::tie(seconds, bytes, microbatch) <
+                      std::tie(best_->seconds, best_->memory_bytes, best_->shape.microbatch);
+    if (better) best_ = {shape_, price, seconds, bytes};
   }
 
   const StepModel& step_;
-  const Grid& grid_;
+  ProductPrices& products_;
+  std::optional<SharesOfStep> once_;
   const double memory_bytes_max_;
-  MicrobatchChoice choice_;
+  GridShape shape_;  // with the microbatch that is tried
+  std::optional<RankedGrid> best_;
+  RefusedGrid least_;
 };
 
 int64_t MemoryLimit(const StepModel& step, const GridLimits& limits) {
@@ -195,10 +202,19 @@ void SortByTime(std::vector<RankedGrid>& grids) {
     if (left_key != right_key) return left_key < right_key;
     return grids[left.index].shape.grid < grids[right.index].shape.grid;
   });
-  std::vector<RankedGrid> sorted;
-  sorted.reserve(grids.size());
-  for (const Key& key : keys) sorted.push_back(grids[key.index]);
-  grids = std::move(sorted);
+  // In place, circle by circle: a second list costs more than the sort.
+  for (size_t first = 0; first < keys.size(); ++first) {
+    if (keys[first].index == first) continue;
+    const RankedGrid moved = grids[first];
+    size_t at = first;
+    while (keys[at].index != first) {
+      const size_t from = std::exchange(keys[at].index, at);
+      grids[at] = grids[from];
+      at = from;
+    }
+    grids[at] = moved;
+    keys[at].index = at;
+  }
 }
 
 }  // namespace
@@ -220,16 +236,22 @@ const RefusedGrid* GridRanking::LeastMemory() const {
 
 GridRanking RankGrids(const StepModel& step, const GridLimits& limits) {
   GridRanking ranking{.memory_bytes_max = MemoryLimit(step, limits)};
-  Factorisations(step.rates().devices(), limits.most).ForEach([&](const Grid& grid) {
+  ProductPrices products(step.device());
+  Factorisations grids(step.rates().devices(), limits.most);
+  size_t count = 0;
+  grids.ForEach([&count](const Grid&) { ++count; });
+  ranking.feasible.reserve(count);
+  grids.ForEach([&](const Grid& grid) {
     if (const auto rule = FirstFailure(step.model(), step.training(), grid)) {
       ranking.refused.push_back({.grid = grid, .rule = *rule});
       return;
     }
-    MicrobatchChoice choice = MicrobatchSearch(step, grid, ranking.memory_bytes_max).Run();
-    if (choice.best) {
-      ranking.feasible.push_back(*std::move(choice.best));
+    MicrobatchSearch search(step, grid, ranking.memory_bytes_max, products);
+    search.Run();
+    if (search.best()) {
+      ranking.feasible.push_back(*search.best());
     } else {
-      ranking.refused.push_back(choice.least);
+      ranking.refused.push_back(search.least());
     }
   });
   SortByTime(ranking.feasible);
@@ -245,15 +267,18 @@ absl::StatusOr<RankedGrid> PriceGrid(const StepModel& step, const Grid& grid,
   }
   RETURN_IF_ERROR(CheckGrid(step.model(), step.training(), grid));
   const int64_t most = MemoryLimit(step, limits);
-  MicrobatchChoice choice = MicrobatchSearch(step, grid, most).Run();
-  if (choice.best) return *std::move(choice.best);
+  ProductPrices products(step.device());
+  MicrobatchSearch search(step, grid, most, products);
+  search.Run();
+  if (search.best()) return *search.best();
+  const RefusedGrid& least = search.least();
   if (!over_memory) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("grid ", ToString(grid), ": ", MemoryRefusal(step, choice.least, most)));
+        absl::StrCat("grid ", ToString(grid), ": ", MemoryRefusal(step, least, most)));
   }
-  const GridShape shape = ShapeOf(step.model(), step.training(), grid, choice.least.microbatch);
+  const GridShape shape = ShapeOf(step.model(), step.training(), grid, least.microbatch);
   const StepPrice price = step.Price(shape);
-  return RankedGrid{shape, price, price.seconds(), choice.least.memory_bytes};
+  return RankedGrid{shape, price, price.seconds(), least.memory_bytes};
 }
 
 absl::Status NoGridError(const StepModel& step, const GridRanking& ranking) {

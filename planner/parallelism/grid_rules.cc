@@ -9,9 +9,14 @@ namespace crossmesh {
 namespace {
 
 constexpr std::array<absl::string_view, kGridRuleCount> kRuleNames = {
-    "heads",      "kv heads", "features",       "cube",          "shards",
-    "layers",     "experts",  "sequence parts", "context heads", "batch",
-    "microbatch", "rows",     "microbatches",   "memory"};
+    "heads",  "kv heads",   "features", "cube",           "vectors",
+    "shards", "layers",     "experts",  "sequence parts", "context heads",
+    "batch",  "microbatch", "rows",     "microbatches",   "memory"};
+
+// Larger ones are no fix.
+constexpr int64_t kContextMax = 65536;
+
+using BlockMatrices = std::array<BlockMatrix, kBlockMatrices>;
 
 // A size that is to divide a count.
 struct Division {
@@ -34,8 +39,8 @@ GridAxis OutputAxis(const BlockMatrix& matrix) {
   return matrix.transposed ? GridAxis::kC : GridAxis::kR;
 }
 
-bool FeaturesFail(const Transformer& model, const Grid& grid) {
-  for (const BlockMatrix& matrix : MatricesOf(model)) {
+bool FeaturesFail(const BlockMatrices& matrices, const Grid& grid) {
+  for (const BlockMatrix& matrix : matrices) {
     if (matrix.k % grid[SummedAxis(matrix)] != 0 || matrix.n % grid[OutputAxis(matrix)] != 0) {
       return true;
     }
@@ -43,16 +48,24 @@ bool FeaturesFail(const Transformer& model, const Grid& grid) {
   return false;
 }
 
-bool CubeFails(const Transformer& model, const Grid& grid) {
+bool CubeFails(const BlockMatrices& matrices, const Grid& grid) {
   const int64_t square = grid.c() * grid.c();
-  for (const BlockMatrix& matrix : MatricesOf(model)) {
+  for (const BlockMatrix& matrix : matrices) {
     if (matrix.k % square != 0 || matrix.n % square != 0) return true;
   }
   return false;
 }
 
-bool ShardsFail(const Transformer& model, const Grid& grid) {
-  for (const BlockMatrix& matrix : MatricesOf(model)) {
+bool VectorsFail(const BlockMatrices& matrices, const Grid& grid) {
+  if (grid.c() != grid.r()) return true;
+  const int64_t parts = grid.c() * grid.z();
+  return std::ranges::any_of(matrices, [parts](const BlockMatrix& matrix) {
+    return matrix.k % parts != 0 || matrix.n % parts != 0;
+  });
+}
+
+bool ShardsFail(const BlockMatrices& matrices, const Grid& grid) {
+  for (const BlockMatrix& matrix : matrices) {
     if (matrix.k * matrix.n / (grid.c() * grid.r()) % grid.z() != 0) return true;
   }
   return false;
@@ -100,6 +113,27 @@ std::string CubeText(const Transformer& model, const Grid& grid) {
   return "";
 }
 
+std::string VectorsText(const Transformer& model, const Grid& grid) {
+  const int64_t q = grid.c();
+  if (q != grid.r()) {
+    const int64_t less = std::min(q, grid.r());
+    const int64_t more = std::max(q, grid.r());
+    return absl::StrCat("vectors on the diagonal need c = r, and these are ", q, " and ", grid.r(),
+                        "; the nearest that do: c=", less, ",r=", less, ", c=", more, ",r=", more,
+                        ", or replicated vectors");
+  }
+  for (const BlockMatrix& matrix : MatricesOf(model)) {
+    for (const int64_t width : {matrix.k, matrix.n}) {
+      if (width % (q * grid.z()) == 0) continue;
+      return absl::StrCat("vectors on the diagonal need widths that c*z=", q * grid.z(),
+                          " divides, and ", matrix.name, " has one of ", width,
+                          "; the nearest that do: ", NearestDivisors("z", grid.z(), width / q),
+                          ", or replicated vectors");
+    }
+  }
+  return "";
+}
+
 std::string ShardsText(const Transformer& model, const Grid& grid) {
   for (const BlockMatrix& matrix : MatricesOf(model)) {
     const Division shards{grid.z(), matrix.k * matrix.n / (grid.c() * grid.r()),
@@ -110,7 +144,21 @@ std::string ShardsText(const Transformer& model, const Grid& grid) {
 }
 
 // Twice, so that each part has an early and a late piece of a causal sequence.
-int64_t SequencePieces(const Grid& grid) { return grid.context() == 1 ? 1 : 2 * grid.context(); }
+int64_t SequencePieces(int64_t context) { return context == 1 ? 1 : 2 * context; }
+
+std::string SequenceText(const Training& training, int64_t context) {
+  const auto fails = [&](int64_t parts) { return training.sequence % SequencePieces(parts) != 0; };
+  int64_t below = context - 1;
+  while (fails(below)) --below;
+  int64_t above = context + 1;
+  const int64_t most =
+      training.sequence % 2 == 0 ? std::min(training.sequence / 2, kContextMax) : 0;
+  while (above <= most && fails(above)) ++above;
+  return absl::StrCat("context=", context, " cuts sequences into ", SequencePieces(context),
+                      ", which does not divide ", training.sequence,
+                      " tokens; the nearest that do: context=", below,
+                      above > most ? "" : absl::StrCat(", context=", above));
+}
 
 std::string MicrobatchesText(const Training& training, const Grid& grid) {
   const int64_t local = training.batch / grid.sample_groups();
@@ -146,14 +194,18 @@ std::optional<GridRule> FirstFailure(const Transformer& model, const Training& t
                                      const Grid& grid) {
   const int64_t stages = grid.pipeline() * (grid.pipeline() > 1 ? training.chunks : 1);
   const bool ulysses = training.context == ContextMethod::kUlysses;
+  const BlockMatrices matrices = MatricesOf(model);
   if (model.heads % grid.r() != 0) return GridRule::kHeads;
   if (model.kv_heads % grid.r() != 0) return GridRule::kKvHeads;
-  if (FeaturesFail(model, grid)) return GridRule::kFeatures;
-  if (IsCube(training, grid) && CubeFails(model, grid)) return GridRule::kCube;
-  if (ShardsFail(model, grid)) return GridRule::kShards;
+  if (FeaturesFail(matrices, grid)) return GridRule::kFeatures;
+  if (IsCube(training, grid) && CubeFails(matrices, grid)) return GridRule::kCube;
+  if (training.vectors == VectorForm::kDiagonal && VectorsFail(matrices, grid)) {
+    return GridRule::kVectors;
+  }
+  if (ShardsFail(matrices, grid)) return GridRule::kShards;
   if (model.layers % stages != 0) return GridRule::kLayers;
   if (std::max<int64_t>(1, model.experts) % grid.expert() != 0) return GridRule::kExperts;
-  if (training.sequence % SequencePieces(grid) != 0) return GridRule::kSequence;
+  if (training.sequence % SequencePieces(grid.context()) != 0) return GridRule::kSequence;
   if (ulysses && model.kv_heads / grid.r() % grid.context() != 0) return GridRule::kContextHeads;
   if (training.batch % grid.sample_groups() != 0) return GridRule::kBatch;
   if (training.microbatch > 0) return FirstFailure(model, training, grid, training.microbatch);
@@ -188,6 +240,8 @@ std::string ExplainFailure(const Transformer& model, const Training& training, c
       return FeaturesText(model, grid);
     case GridRule::kCube:
       return CubeText(model, grid);
+    case GridRule::kVectors:
+      return VectorsText(model, grid);
     case GridRule::kShards:
       return ShardsText(model, grid);
     case GridRule::kLayers:
@@ -200,7 +254,7 @@ std::string ExplainFailure(const Transformer& model, const Training& training, c
       }
       return DivisionText("expert", {grid.expert(), model.experts, "experts"});
     case GridRule::kSequence:
-      return DivisionText("2 * context", {SequencePieces(grid), training.sequence, "tokens"});
+      return SequenceText(training, grid.context());
     case GridRule::kContextHeads:
       return DivisionText("context", {grid.context(), model.kv_heads / grid.r(),
                                       "heads of keys and values that r leaves"});
@@ -221,6 +275,12 @@ std::string ExplainFailure(const Transformer& model, const Training& training, c
       return "";
   }
   return "";
+}
+
+absl::Status CheckDiagonal(const Transformer& model, const Grid& grid) {
+  if (!VectorsFail(MatricesOf(model), grid)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("grid ", ToString(grid), ": ", VectorsText(model, grid)));
 }
 
 absl::Status CheckGrid(const Transformer& model, const Training& training, const Grid& grid) {

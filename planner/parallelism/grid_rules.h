@@ -19,6 +19,7 @@ enum class GridRule : uint8_t {
   kKvHeads,       // and those of keys and values
   kFeatures,      // c and r divide every width that they cut
   kCube,          // q^2 does, where scattered activations lie on a cube
+  kVectors,       // those on the diagonal: c is r, and c z divides every width
   kShards,        // z divides what is left of every matrix
   kLayers,        // the stages divide the layers
   kExperts,       // the expert axis divides the experts
@@ -30,7 +31,7 @@ enum class GridRule : uint8_t {
   kMicrobatches,  // at least one for every stage; interleaved, a multiple of the stages
   kMemory,        // it fits
 };
-inline constexpr int kGridRuleCount = 14;
+inline constexpr int kGridRuleCount = 15;
 // "heads", "kv heads", ...
 absl::string_view GridRuleName(GridRule rule);
 
@@ -46,6 +47,9 @@ std::optional<GridRule> FirstFailure(const Transformer& model, const Training& t
 // Not of kMemory.
 std::string ExplainFailure(const Transformer& model, const Training& training, const Grid& grid,
                            GridRule rule);
+
+// InvalidArgument with that text where kVectors fails.
+absl::Status CheckDiagonal(const Transformer& model, const Grid& grid);
 
 // InvalidArgument with that text.
 absl::Status CheckGrid(const Transformer& model, const Training& training, const Grid& grid);

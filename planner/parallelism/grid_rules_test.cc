@@ -37,7 +37,9 @@ TEST(GridRulesTest, TheFirstRuleThatFailsIsNamedWithTheNearestFix) {
       {"pipeline=5", GridRule::kLayers,
        "pipeline=5 does not divide 24 layers; the nearest that do: pipeline=4, pipeline=6"},
       {"expert=2", GridRule::kExperts, "needs a model with experts; the nearest fix: expert=1"},
-      {"context=5", GridRule::kSequence, "2 * context=10 does not divide 3072 tokens"},
+      {"context=5", GridRule::kSequence,
+       "context=5 cuts sequences into 10, which does not divide 3072 tokens; the nearest that do: "
+       "context=4, context=6"},
       {"data=5", GridRule::kBatch, "z * expert * data=5 does not divide 96 sequences of the batch"},
       {"pipeline=8,data=24", GridRule::kMicrobatches,
        "pipeline=8 needs at least as many microbatches"},
@@ -50,6 +52,13 @@ TEST(GridRulesTest, TheFirstRuleThatFailsIsNamedWithTheNearestFix) {
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text)));
   }
   EXPECT_OK(CheckGrid(GroupedHeads(), training, *ParseGrid("c=3,r=8,z=2,pipeline=4,data=4")));
+}
+
+TEST(GridRulesTest, AnOddSequenceIsNotCut) {
+  const Training odd{.batch = 96, .sequence = 2049};
+  EXPECT_EQ(ExplainFailure(GroupedHeads(), odd, *ParseGrid("context=4"), GridRule::kSequence),
+            "context=4 cuts sequences into 8, which does not divide 2049 tokens; the nearest that "
+            "do: context=1");
 }
 
 TEST(GridRulesTest, MicrobatchesAreAskedForTheirSize) {
@@ -82,6 +91,23 @@ TEST(GridRulesTest, TheCubeNeedsWidthsThatItsSquareDivides) {
   EXPECT_EQ(FirstFailure(model, training, *ParseGrid("c=4,r=4,z=2")), std::nullopt);
   training.activations = ActivationForm::kReplicated;
   EXPECT_EQ(FirstFailure(model, training, *ParseGrid("c=4,r=4,z=4")), std::nullopt);
+}
+
+TEST(GridRulesTest, TheDiagonalNeedsASquareFaceAndWidthsThatItCuts) {
+  const Transformer model = PlainTransformer("", 4, 24, 24);
+  const Training training{.batch = 64,
+                          .sequence = 64,
+                          .activations = ActivationForm::kScattered,
+                          .vectors = VectorForm::kDiagonal};
+  EXPECT_EQ(FirstFailure(model, training, *ParseGrid("c=2,r=2,z=2")), std::nullopt);
+  EXPECT_EQ(FirstFailure(model, training, *ParseGrid("z=8,data=2")), std::nullopt);
+  EXPECT_EQ(FirstFailure(model, training, *ParseGrid("c=2,r=4")), GridRule::kVectors);
+  EXPECT_THAT(std::string(CheckGrid(model, training, *ParseGrid("c=2,r=4")).message()),
+              HasSubstr("vectors on the diagonal need c = r, and these are 2 and 4; the nearest "
+                        "that do: c=2,r=2, c=4,r=4, or replicated vectors"));
+  EXPECT_THAT(std::string(CheckDiagonal(model, *ParseGrid("c=2,r=2,z=8")).message()),
+              HasSubstr("widths that c*z=16 divides, and qkv has one of 24; the nearest that do: "
+                        "z=6, z=12"));
 }
 
 TEST(GridRulesTest, ScatteredActivationsCutRows) {

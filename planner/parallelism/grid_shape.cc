@@ -23,21 +23,23 @@ MatrixShape ShapeOfMatrix(const Transformer& model, const BlockMatrix& matrix, c
 
 GridShape ShapeOf(const Transformer& model, const Training& training, const Grid& grid,
                   int64_t microbatch) {
-  const int64_t microbatches = training.batch / (grid.sample_groups() * microbatch);
-  GridShape shape{
-      .grid = grid,
-      .microbatch = microbatch,
-      .microbatches = microbatches,
-      .layers = model.layers / grid.pipeline(),
-      .rows =
-          static_cast<double>(microbatch * training.sequence) / static_cast<double>(grid.context()),
-      .in_flight = InFlight(training.schedule, grid.pipeline(), microbatches, training.chunks),
-      .matrices = {}};
+  GridShape shape{.grid = grid, .layers = model.layers / grid.pipeline(), .matrices = {}};
+  SetMicrobatch(training, microbatch, shape);
   const std::array<BlockMatrix, kBlockMatrices> matrices = MatricesOf(model);
   for (int i = 0; i < kBlockMatrices; ++i) {
     shape.matrices[i] = ShapeOfMatrix(model, matrices[i], grid);
   }
   return shape;
+}
+
+void SetMicrobatch(const Training& training, int64_t microbatch, GridShape& shape) {
+  const Grid& grid = shape.grid;
+  shape.microbatch = microbatch;
+  shape.microbatches = training.batch / (grid.sample_groups() * microbatch);
+  shape.rows =
+      static_cast<double>(microbatch * training.sequence) / static_cast<double>(grid.context());
+  shape.in_flight =
+      InFlight(training.schedule, grid.pipeline(), shape.microbatches, training.chunks);
 }
 
 }  // namespace crossmesh

@@ -37,5 +37,7 @@ struct GridShape {
 // Of a grid that CheckGrid accepts.
 GridShape ShapeOf(const Transformer& model, const Training& training, const Grid& grid,
                   int64_t microbatch);
+// The shape's grid with microbatches of another size; matrices are the same.
+void SetMicrobatch(const Training& training, int64_t microbatch, GridShape& shape);
 
 }  // namespace crossmesh

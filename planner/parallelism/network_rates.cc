@@ -79,6 +79,8 @@ int64_t SizeInside(std::span<const int32_t> unit_of, const AxisPosition& positio
   return 1;
 }
 
+}  // namespace
+
 absl::Status CheckMeasured(int64_t devices, std::span<const MeasuredPosition> measured) {
   std::set<AxisPosition> seen;
   for (const MeasuredPosition& entry : measured) {
@@ -103,8 +105,6 @@ absl::Status CheckMeasured(int64_t devices, std::span<const MeasuredPosition> me
   }
   return absl::OkStatus();
 }
-
-}  // namespace
 
 absl::StatusOr<std::vector<MeasuredPosition>> ParseMeasuredPositions(absl::string_view what,
                                                                      absl::string_view text) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 #include <absl/strings/string_view.h>
 
@@ -27,6 +28,10 @@ struct MeasuredPosition {
 // "message_ns": 2000}, ...]}; message_ns may be missing. InvalidArgument names the entry.
 absl::StatusOr<std::vector<MeasuredPosition>> ParseMeasuredPositions(absl::string_view what,
                                                                      absl::string_view text);
+
+// InvalidArgument: a position that no axis of so many devices has, or twice; a rate that is not
+// above 0, or a time below it.
+absl::Status CheckMeasured(int64_t devices, std::span<const MeasuredPosition> measured);
 
 // The rates of axes over these devices, the first one neighbour of the second, by the network's
 // description. A group is cut where it leaves a host, and where it leaves a rack: inside hosts it

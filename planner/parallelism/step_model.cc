@@ -25,6 +25,20 @@ double RecomputeSeconds(const Training& training, const BlockWork& work) {
   return 0;
 }
 
+CollectiveShare ShareOf(const CollectiveUse& use, const Grid& grid) {
+  const double hidden = use.hidden_seconds * use.count;
+  return {.axis = use.axis,
+          .exposed_seconds = use.seconds * use.count - hidden,
+          .hidden_seconds = hidden,
+          .wire_bytes = use.count * WireBytes(use.op, grid[use.axis], use.message_bytes)};
+}
+
+void Add(const CollectiveShare& share, StepPrice& price) {
+  price.exposed_seconds[share.axis] += share.exposed_seconds;
+  price.hidden_seconds[share.axis] += share.hidden_seconds;
+  price.wire_bytes[share.axis] += share.wire_bytes;
+}
+
 }  // namespace
 
 double StepPrice::exposed() const {
@@ -42,6 +56,7 @@ double StepPrice::communication_seconds() const {
 StepModel::StepModel(Transformer model, Training training, DeviceProfile device,
                      PositionRates rates)
     : model_(std::move(model)),
+      blocks_(MatricesOf(model_)),
       training_(training),
       device_(std::move(device)),
       rates_(std::move(rates)) {}
@@ -65,32 +80,36 @@ struct StepModel::UseSums {
   CollectiveUse transfer;
 };
 
+// Of all microbatches.
 StepModel::UseSums StepModel::SumUses(const GridShape& shape, const BlockWork& work,
                                       StepPrice& price) const {
   UseSums sums;
-  const auto add = [&](const CollectiveUse& use, double times, UseSums::Pass& pass) {
-    const double hidden = use.hidden_seconds * use.count;
-    const double exposed = use.seconds * use.count - hidden;
-    price.exposed_seconds[use.axis] += exposed;
-    price.hidden_seconds[use.axis] += hidden;
-    price.wire_bytes[use.axis] +=
-        use.count * WireBytes(use.op, shape.grid[use.axis], use.message_bytes);
-    pass.exposed += exposed / times;
-    pass.hidden += hidden / times;
-  };
   const auto microbatches = static_cast<double>(shape.microbatches);
+  const auto add = [&](const CollectiveUse& use, UseSums::Pass& pass) {
+    const CollectiveShare share = ShareOf(use, shape.grid);
+    Add(share, price);
+    pass.exposed += share.exposed_seconds / microbatches;
+    pass.hidden += share.hidden_seconds / microbatches;
+  };
   CollectiveWalk walk(*this, shape, work);
   walk.Forward([&](const CollectiveUse& use) {
     if (use.axis == GridAxis::kZ && sums.first_gather == 0) sums.first_gather = use.hidden_seconds;
-    add(use, microbatches, sums.forward);
+    add(use, sums.forward);
   });
-  walk.Backward([&](const CollectiveUse& use) { add(use, microbatches, sums.backward); });
-  UseSums::Pass end;
-  walk.StepEnd([&](const CollectiveUse& use) { add(use, 1, end); });
-  price.exposed_seconds[GridAxis::kZ] += sums.first_gather;
-  price.hidden_seconds[GridAxis::kZ] -= sums.first_gather;
+  walk.Backward([&](const CollectiveUse& use) { add(use, sums.backward); });
   if (shape.grid.pipeline() > 1) sums.transfer = walk.Transfer();
   return sums;
+}
+
+SharesOfStep StepModel::OnceInAStep(const GridShape& shape) const {
+  SharesOfStep shares;
+  // Nothing is computed beside them.
+  const BlockWork none;
+  const CollectiveWalk walk(*this, shape, none);
+  const auto keep = [&](const CollectiveUse& use) { shares.push_back(ShareOf(use, shape.grid)); };
+  walk.StepBegin(keep);
+  walk.StepEnd(keep);
+  return shares;
 }
 
 EqualPipeline StepModel::PipelineOf(const GridShape& shape, const BlockWork& work,
@@ -105,8 +124,8 @@ EqualPipeline StepModel::PipelineOf(const GridShape& shape, const BlockWork& wor
                          .transfer_seconds = sums.transfer.seconds};
   pipeline.forward_seconds =
       layers * work.forward() + sums.forward.exposed + slower * sums.forward.hidden;
-  pipeline.weight_gradient_seconds = layers * work.products();
-  pipeline.input_gradient_seconds = layers * (2 * work.forward() + again) + sums.backward.exposed +
+  pipeline.weight_gradient_seconds = layers * work.weight_gradients();
+  pipeline.input_gradient_seconds = layers * (work.backward() + again) + sums.backward.exposed +
                                     slower * sums.backward.hidden -
                                     pipeline.weight_gradient_seconds;
   return pipeline;
@@ -119,16 +138,30 @@ EqualPipeline StepModel::PipelineOf(const GridShape& shape) const {
 }
 
 StepPrice StepModel::Price(const GridShape& shape) const {
+  return PriceOf(shape, WorkOfBlock(model_, training_, device_, shape),
+                 LogitsProducts(model_, device_, shape), OnceInAStep(shape));
+}
+
+StepPrice StepModel::Price(const GridShape& shape, ProductPrices& products,
+                           const SharesOfStep& once) const {
+  return PriceOf(shape, WorkOfBlock(model_, training_, products, shape),
+                 LogitsProducts(model_, products, shape), once);
+}
+
+StepPrice StepModel::PriceOf(const GridShape& shape, const BlockWork& work,
+                             const LayerProducts& logits, const SharesOfStep& once) const {
   StepPrice price;
-  const BlockWork work = WorkOfBlock(model_, training_, device_, shape);
   const UseSums sums = SumUses(shape, work, price);
+  for (const CollectiveShare& share : once) Add(share, price);
+  price.exposed_seconds[GridAxis::kZ] += sums.first_gather;
+  price.hidden_seconds[GridAxis::kZ] -= sums.first_gather;
   const auto microbatches = static_cast<double>(shape.microbatches);
   price.compute_seconds = microbatches * static_cast<double>(shape.layers) *
-                          (3 * work.forward() + RecomputeSeconds(training_, work));
+                          (work.forward() + work.backward() + RecomputeSeconds(training_, work));
   price.slowdown_seconds =
       (device_.overlap_slowdown - 1) *
       (microbatches * (sums.forward.hidden + sums.backward.hidden) - sums.first_gather);
-  price.logits_seconds = microbatches * 3 * LogitsSeconds(model_, device_, shape);
+  price.logits_seconds = microbatches * (logits.forward + logits.backward());
   price.optimizer_seconds = OptimizedParameters(model_, training_, shape) * kOptimizerTrafficBytes /
                             device_.memory_bytes_per_second;
   if (shape.grid.pipeline() == 1) return price;
@@ -151,6 +184,7 @@ std::vector<CollectiveUse> StepModel::Collectives(const GridShape& shape) const 
   const BlockWork work = WorkOfBlock(model_, training_, device_, shape);
   CollectiveWalk walk(*this, shape, work);
   const auto keep = [&uses](const CollectiveUse& use) { uses.push_back(use); };
+  walk.StepBegin(keep);
   walk.Forward(keep);
   walk.Backward(keep);
   walk.StepEnd(keep);

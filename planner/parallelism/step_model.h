@@ -6,10 +6,13 @@
 #include "planner/parallelism/grid_shape.h"
 #include "planner/parallelism/memory_model.h"
 #include "planner/parallelism/pipeline_law.h"
+#include "planner/parallelism/product_prices.h"
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
+#include <absl/container/inlined_vector.h>
 #include <absl/status/statusor.h>
 #include <absl/strings/string_view.h>
 
@@ -36,9 +39,10 @@ struct StepPrice {
 
 // A collective of a step, and what becomes of its time.
 struct CollectiveUse {
-  absl::string_view pass;    // "forward", "recompute", "backward", "step end"
-  absl::string_view object;  // "qkv", "attention", "experts", "block", "stage", "gradients"
-  absl::string_view what;    // "weights", "output", ...
+  absl::string_view pass;  // "step begin", "forward", "recompute", "backward", "step end"
+  absl::string_view
+      object;  // "qkv", "attention", "experts", "block", "stage", "gradients", "vectors"
+  absl::string_view what;  // "weights", "output", ...
   CollectiveOp op = CollectiveOp::kAllReduce;
   GridAxis axis = GridAxis::kC;
   double message_bytes = 0;
@@ -47,6 +51,16 @@ struct CollectiveUse {
   double hidden_seconds = 0;    // of one
   absl::string_view hidden_by;  // what hides it: empty where nothing does
 };
+
+// What a collective adds to a price, all of them together.
+struct CollectiveShare {
+  GridAxis axis = GridAxis::kC;
+  double exposed_seconds = 0;
+  double hidden_seconds = 0;
+  double wire_bytes = 0;
+};
+// Of those that are there once in a step, whatever the microbatch.
+using SharesOfStep = absl::InlinedVector<CollectiveShare, 18>;
 
 // Our cost model: collectives at the rates of their positions, products by size, what overlaps
 // hide, schedules by their closed forms, memory by its terms. docs/grids.md has the formulas.
@@ -59,11 +73,15 @@ class StepModel {
 
   const Transformer& model() const { return model_; }
   const Training& training() const { return training_; }
+  const std::array<BlockMatrix, kBlockMatrices>& blocks() const { return blocks_; }
   const DeviceProfile& device() const { return device_; }
   const PositionRates& rates() const { return rates_; }
 
   // Of shapes whose grid CheckGrid accepts, on as many devices as there are rates of.
   StepPrice Price(const GridShape& shape) const;
+  // The same, with what other shapes of this model and other microbatches of the grid have as well.
+  SharesOfStep OnceInAStep(const GridShape& shape) const;
+  StepPrice Price(const GridShape& shape, ProductPrices& products, const SharesOfStep& once) const;
   MemoryTerms Memory(const GridShape& shape) const { return MemoryOf(model_, training_, shape); }
   // Its pipeline, with what collectives expose in the ops; of one rank, too.
   EqualPipeline PipelineOf(const GridShape& shape) const;
@@ -79,12 +97,15 @@ class StepModel {
   struct UseSums;
 
   UseSums SumUses(const GridShape& shape, const BlockWork& work, StepPrice& price) const;
+  StepPrice PriceOf(const GridShape& shape, const BlockWork& work, const LayerProducts& logits,
+                    const SharesOfStep& once) const;
   EqualPipeline PipelineOf(const GridShape& shape, const BlockWork& work,
                            const UseSums& sums) const;
 
   StepModel(Transformer model, Training training, DeviceProfile device, PositionRates rates);
 
   Transformer model_;
+  std::array<BlockMatrix, kBlockMatrices> blocks_;  // of the model
   Training training_;
   DeviceProfile device_;
   PositionRates rates_;

@@ -191,6 +191,8 @@ TEST(StepModelTest, ATableWithoutARowIsFilledByTheLawAndSaysSo) {
   EXPECT_EQ(rates.At(2, 2).source(), RateSource::kTable);
   EXPECT_EQ(rates.At(2, 3).source(), RateSource::kTheory);
   EXPECT_NEAR(rates.At(2, 3).bytes_per_second(), 40 * kGiB, 1);
+  // Where the row has the same rate for groups of 2 and of 4, too.
+  EXPECT_EQ(rates.At(4, 3).source(), RateSource::kTheory);
 }
 
 }  // namespace

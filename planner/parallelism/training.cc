@@ -14,6 +14,7 @@ constexpr std::array<absl::string_view, 3> kContextMethods = {"ring", "all_gathe
 constexpr std::array<absl::string_view, 5> kSchedules = {"gpipe", "1f1b", "eager_1f1b",
                                                          "interleaved_1f1b", "zb_h1"};
 constexpr std::array<absl::string_view, 2> kForms = {"replicated", "scattered"};
+constexpr std::array<absl::string_view, 2> kVectorForms = {"replicated", "diagonal"};
 
 template <typename Enum, size_t kCount>
 absl::StatusOr<Enum> ParseName(absl::string_view what,
@@ -49,6 +50,9 @@ absl::StatusOr<GridSchedule> ParseGridSchedule(absl::string_view text) {
 absl::StatusOr<ActivationForm> ParseActivationForm(absl::string_view text) {
   return ParseName<ActivationForm>("activations", kForms, text);
 }
+absl::StatusOr<VectorForm> ParseVectorForm(absl::string_view text) {
+  return ParseName<VectorForm>("vectors", kVectorForms, text);
+}
 
 absl::Status Validate(const Training& training) {
   const struct {
@@ -74,6 +78,11 @@ absl::Status Validate(const Training& training) {
     return absl::InvalidArgumentError(absl::StrCat(
         "chunks: expected more than 1 with schedule interleaved_1f1b, and 1 with others, found ",
         training.chunks, " with ", GridScheduleName(training.schedule)));
+  }
+  if (training.vectors == VectorForm::kDiagonal &&
+      training.activations == ActivationForm::kReplicated) {
+    return absl::InvalidArgumentError(
+        "vectors: expected replicated ones beside replicated activations, found diagonal ones");
   }
   return absl::OkStatus();
 }

@@ -34,12 +34,13 @@ enum class GridSchedule : uint8_t { kGpipe, kOneForwardOneBackward, kEager, kInt
 // "interleaved_1f1b", "zb_h1".
 absl::string_view GridScheduleName(GridSchedule schedule);
 
-// Of Recompute, ContextMethod, GridSchedule and ActivationForm. InvalidArgument, with those that
-// there are.
+// Of Recompute, ContextMethod, GridSchedule, ActivationForm and VectorForm. InvalidArgument, with
+// those that there are.
 absl::StatusOr<Recompute> ParseRecompute(absl::string_view text);
 absl::StatusOr<ContextMethod> ParseContextMethod(absl::string_view text);
 absl::StatusOr<GridSchedule> ParseGridSchedule(absl::string_view text);
 absl::StatusOr<ActivationForm> ParseActivationForm(absl::string_view text);
+absl::StatusOr<VectorForm> ParseVectorForm(absl::string_view text);
 
 // Which collectives run beside products: AxoNN's overlaps (arXiv 2305.13525), each by itself.
 struct Overlaps {
@@ -64,6 +65,7 @@ struct Training {
   // Of scattered activations: the gathered input stays for the weight gradient instead of being
   // gathered again.
   bool keep_gathered = false;
+  VectorForm vectors = VectorForm::kReplicated;  // kDiagonal: of scattered activations
   Recompute recompute = Recompute::kNone;
   bool flash_attention = true;  // scores are not stored
   GridSchedule schedule = GridSchedule::kOneForwardOneBackward;
@@ -80,7 +82,8 @@ struct Training {
   friend bool operator==(const Training&, const Training&) = default;
 };
 
-// InvalidArgument, naming the figure, when it is out of its range.
+// InvalidArgument, naming the figure, when it is out of its range; vectors on the diagonal beside
+// replicated activations.
 absl::Status Validate(const Training& training);
 
 }  // namespace crossmesh

@@ -69,6 +69,15 @@ std::array<BlockMatrix, kBlockMatrices> MatricesOf(const Transformer& model) {
         .of_experts = of_experts}}};
 }
 
+BlockVectors VectorsOf(const Transformer& model) {
+  BlockVectors vectors{.of_c = 4 * model.hidden};
+  for (const BlockMatrix& matrix : MatricesOf(model)) {
+    if (matrix.of_experts) continue;
+    (matrix.transposed ? vectors.of_c : vectors.of_r) += matrix.n;
+  }
+  return vectors;
+}
+
 int64_t BlockParameters(const Transformer& model) {
   int64_t parameters = 0;
   for (const BlockMatrix& matrix : MatricesOf(model)) {

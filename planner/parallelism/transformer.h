@@ -54,6 +54,14 @@ inline constexpr int kFirstExpertMatrix = 2;  // it and those after it are of ex
 // qkv, attention_out, mlp_in, mlp_out: normal and transposed layers in turn.
 std::array<BlockMatrix, kBlockMatrices> MatricesOf(const Transformer& model);
 
+// Elements of the vectors of a block: two norms' gains and biases, and biases of transposed layers,
+// which c cuts; biases of normal layers, which r cuts. Experts have none.
+struct BlockVectors {
+  int64_t of_c = 0;
+  int64_t of_r = 0;
+};
+BlockVectors VectorsOf(const Transformer& model);
+
 // Elements of the matrices of a block; all experts, or those that a device has.
 int64_t BlockParameters(const Transformer& model);
 // Of the embedding, and of the matrix of the logits where that is another one.

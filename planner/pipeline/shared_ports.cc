@@ -4,18 +4,13 @@
 
 namespace crossmesh {
 
-SharedPorts::SharedPorts(const OpTable& ops, const TransferPorts& ports)
-    : ops_(ops),
-      ports_(ports),
-      streams_(ops.transfers()),
-      port_(ports.size()),
-      ends_(ops.transfers()) {
-  for (Stream& stream : streams_) stream.messages.reserve(ops.schedule().microbatches);
-}
+SharedPorts::SharedPorts(const TransferPorts& ports)
+    : ports_(ports), streams_(ports.transfers()), port_(ports.size()), ends_(ports.transfers()) {}
 
-void SharedPorts::Send(TransferIndex transfer, MicrobatchIndex microbatch, double now) {
+void SharedPorts::Send(TransferIndex transfer, MicrobatchIndex microbatch, double seconds,
+                       double now) {
   Stream& stream = streams_[transfer];
-  stream.messages.push_back(microbatch);
+  stream.messages.push_back({microbatch, seconds});
   if (stream.messages.size() > stream.next + 1) return;  // its turn comes
   for (const PortIndex port : ports_.Of(transfer)) port_[port].active.push_back(transfer);
   BeginNext(transfer, now);
@@ -25,7 +20,8 @@ Arrival SharedPorts::TakeNext() {
   const double now = ends_.next();
   const TransferIndex transfer = ends_.first();
   Stream& stream = streams_[transfer];
-  const Arrival arrival = {transfer, stream.messages[stream.next++], {stream.begin, now}};
+  const Arrival arrival = {
+      transfer, stream.messages[stream.next++].microbatch, {stream.begin, now}};
   if (stream.next < stream.messages.size()) {
     BeginNext(transfer, now);
   } else {
@@ -40,7 +36,7 @@ Arrival SharedPorts::TakeNext() {
 void SharedPorts::BeginNext(TransferIndex transfer, double now) {
   Stream& stream = streams_[transfer];
   stream.begin = stream.looked_at = now;
-  stream.left = ops_.SecondsOf(transfer, stream.messages[stream.next]);
+  stream.left = stream.messages[stream.next].seconds;
   if (!IsAlone(transfer)) return Settle(transfer, now);
   stream.speed = 1;
   ExpectEnd(transfer, now);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "planner/pipeline/event_times.h"
-#include "planner/pipeline/op_table.h"
 #include "planner/pipeline/timeline.h"
 #include "planner/pipeline/transfer_model.h"
 
@@ -24,11 +23,12 @@ struct Arrival {
 // time. Thread-compatible.
 class SharedPorts {
  public:
-  // Both must outlive it.
-  SharedPorts(const OpTable& ops, const TransferPorts& ports);
+  // Those of each transfer, which must outlive it.
+  explicit SharedPorts(const TransferPorts& ports);
 
-  // Of a transfer that has ports. Times never go back.
-  void Send(TransferIndex transfer, MicrobatchIndex microbatch, double now);
+  // Of a transfer that has ports, a message that takes so long if it has them to itself. Times
+  // never go back.
+  void Send(TransferIndex transfer, MicrobatchIndex microbatch, double seconds, double now);
   // When the next message arrives unless another one is sent before that; never: infinity.
   double next_end() const { return ends_.next(); }
   // That message. There must be one. Cost: the transfers that it shared ports with, directly or by
@@ -37,7 +37,11 @@ class SharedPorts {
 
  private:
   struct Stream {
-    std::vector<MicrobatchIndex> messages;
+    struct Message {
+      MicrobatchIndex microbatch = 0;
+      double seconds = 0;
+    };
+    std::vector<Message> messages;
     size_t next = 0;  // the one under way
     double begin = 0;
     double left = 0;       // of its own time, when it was last looked at,
@@ -59,7 +63,6 @@ class SharedPorts {
   void Share();
   void Give(TransferIndex transfer, double speed);
 
-  const OpTable& ops_;
   const TransferPorts& ports_;
   std::vector<Stream> streams_;  // by transfer
   std::vector<Port> port_;

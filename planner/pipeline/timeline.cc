@@ -43,7 +43,7 @@ class Runner {
     for (RankIndex rank = 0; rank < ops.profile().ranks(); ++rank) {
       ranks_.push_back({.next = ops.first(rank), .end = ops.first(rank + 1)});
     }
-    if (model == TransferModel::kPorts && ports_.size() > 0) shared_.emplace(ops, ports_);
+    if (model == TransferModel::kPorts && ports_.size() > 0) shared_.emplace(ports_);
   }
 
   absl::StatusOr<PipelineTimeline> Run() && {
@@ -181,9 +181,10 @@ class Runner {
       begin = std::max(begin, run_.ops[consumer].end);
     }
     const auto& ports = ports_.Of(transfer);
-    if (shared_ && !ports.empty()) return shared_->Send(transfer, m, begin);
+    const double seconds = ops_.SecondsOf(transfer, m);
+    if (shared_ && !ports.empty()) return shared_->Send(transfer, m, seconds, begin);
     for (const PortIndex port : ports) begin = std::max(begin, port_free_[port]);
-    const double end = begin + ops_.SecondsOf(transfer, m);
+    const double end = begin + seconds;
     for (const PortIndex port : ports) port_free_[port] = end;
     Pass(transfer, m, {begin, end});
   }

@@ -46,6 +46,13 @@ TransferPorts::TransferPorts(const PipelineProfile& profile, TransferModel model
   model == TransferModel::kPorts ? TakeFromEdges(profile) : ShareBetweenRanks(profile, model);
 }
 
+TransferPorts::TransferPorts(std::vector<absl::InlinedVector<PortIndex, 2>> of_transfer)
+    : of_transfer_(std::move(of_transfer)) {
+  for (const auto& ports : of_transfer_) {
+    if (!ports.empty()) size_ = std::max(size_, ports.back() + 1);
+  }
+}
+
 void TransferPorts::TakeFromEdges(const PipelineProfile& profile) {
   for (const EdgeProfile& edge : profile.edges) {
     for (const std::vector<PortIndex>* ports : {&edge.forward_ports, &edge.backward_ports}) {

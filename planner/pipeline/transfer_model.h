@@ -32,12 +32,16 @@ inline std::ostream& operator<<(std::ostream& out, TransferModel model) {
   return out << TransferModelName(model);
 }
 
-// The ports of a pipeline under a model. Immutable.
+// The ports of each transfer. Immutable.
 class TransferPorts {
  public:
+  // Of a pipeline under a model.
   TransferPorts(const PipelineProfile& profile, TransferModel model);
+  // Those that each transfer names, ascending.
+  explicit TransferPorts(std::vector<absl::InlinedVector<PortIndex, 2>> of_transfer);
 
   int32_t size() const { return size_; }
+  int32_t transfers() const { return static_cast<int32_t>(of_transfer_.size()); }
   // Those that each message of a transfer needs at once; none when both ends are one rank.
   const absl::InlinedVector<PortIndex, 2>& Of(TransferIndex transfer) const {
     return of_transfer_[transfer];

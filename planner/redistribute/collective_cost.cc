@@ -133,21 +133,20 @@ double StepPrices::ReceiverSeconds(const LocalType& before, const LocalType& aft
   return seconds;
 }
 
-double StepPrices::RelaySeconds(const LocalType& before, const LocalType& after) const {
-  const auto [neediest, missing] = FindNeediestDevice(space_, before, after);
-  if (missing == 0) return 0;
-  Overlap overlap(space_, before, after);
-  double seconds = ReceiverSeconds(before, after, neediest, overlap);
+double StepPrices::RelaySeconds(const RedistributionStep& relay) const {
+  if (relay.bytes_received == 0) return 0;
+  Overlap overlap(space_, relay.before, relay.after);
+  double seconds = ReceiverSeconds(relay.before, relay.after, relay.busiest_device, overlap);
   if (space_.devices() <= kReceiversMax) {
     for (int64_t receiver = 0; receiver < space_.devices(); ++receiver) {
-      seconds = std::max(seconds, ReceiverSeconds(before, after, receiver, overlap));
+      seconds = std::max(seconds, ReceiverSeconds(relay.before, relay.after, receiver, overlap));
     }
   }
   return seconds_per_step_ + seconds;
 }
 
 double StepPrices::SecondsOf(const RedistributionStep& step) const {
-  if (step.kind == StepKind::kRelay) return RelaySeconds(step.before, step.after);
+  if (step.kind == StepKind::kRelay) return RelaySeconds(step);
   return Seconds(step.kind, step.atoms, space_.LocalBytes(step.before));
 }
 

@@ -35,10 +35,9 @@ class StepPrices {
 
   // Seconds of a step that is no relay: of its kind, over atoms, with so many local bytes before.
   double Seconds(StepKind kind, std::span<const int32_t> atoms, int64_t local_bytes) const;
-  // Seconds of a relay for the device that receives longest, or on more than 32 devices for the one
-  // that misses most, with what it misses of each block sent by the nearest holder. 0 when no
-  // device misses anything. Cost: devices, and the messages of those that are priced.
-  double RelaySeconds(const LocalType& before, const LocalType& after) const;
+  // Of a relay for the device that receives longest, or on more than 32 devices for the busiest
+  // one, with what it misses of each block sent by the nearest holder. Cost: the messages of those
+  // that are priced.
   double SecondsOf(const RedistributionStep& step) const;
   // The least seconds in which so many steps, or more, bring a device so many bytes in so many
   // messages, or more.
@@ -54,6 +53,7 @@ class StepPrices {
     double seconds_per_message = 0;
     double seconds_per_byte = 0;
   };
+  double RelaySeconds(const RedistributionStep& relay) const;
   int LevelBetween(const std::vector<DimensionCut>& cuts, int64_t part, int64_t receiver) const;
   double ReceiverSeconds(const LocalType& before, const LocalType& after, int64_t receiver,
                          Overlap& overlap) const;

@@ -1,5 +1,6 @@
 #include "planner/redistribute/collective_cost.h"
 
+#include "common/testing/status_matchers.h"
 #include "planner/redistribute/atom_sizes.h"
 #include "planner/redistribute/testing/redistribution_vectors.h"
 
@@ -40,8 +41,10 @@ TEST(CollectiveCostTest, RelaysTakeWhatTheVectorsStateForPointToPoint) {
     const nlohmann::json& direct = vector.json["direct_p2p"];
     if (direct.is_null()) continue;
     const TypeSpace space(vector.request, NeededAtoms(vector.request));
-    const double seconds =
-        StepPrices(space, vector.cost).RelaySeconds(space.source(), space.destination());
+    const absl::StatusOr<RedistributionStep> relay =
+        MakeStep(space, StepKind::kRelay, {space.source(), space.destination()});
+    ASSERT_OK(relay);
+    const double seconds = StepPrices(space, vector.cost).SecondsOf(*relay);
     const double stated = direct["seconds"];
     EXPECT_LE(seconds, stated * (1 + 1e-9)) << vector.id;
     EXPECT_GE(seconds, stated * 0.95) << vector.id;

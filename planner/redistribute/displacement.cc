@@ -13,6 +13,7 @@ constexpr double kStrayShare = 0.25;
 }  // namespace
 
 DisplacementCount::DisplacementCount(const SearchSpace& space) : space_(space) {
+  in_whose_way_.resize(space.digits().size());
   for (const int64_t size : space.sizes()) {
     for (const int64_t prime : PrimeFactors(size)) {
       if (std::ranges::find(primes_, prime) == primes_.end()) primes_.push_back(prime);
@@ -24,6 +25,10 @@ DisplacementCount::DisplacementCount(const SearchSpace& space) : space_(space) {
     stray_bits_.push_back(kStrayShare * std::log2(static_cast<double>(space.size(atom))));
     const std::vector<int64_t> factors = PrimeFactors(space.size(atom));
     const uint8_t goal = space.destination()[atom];
+    goals_.push_back({.code = goal, .size = space.size(atom)});
+    for (size_t digit = 0; goal >= kFirstDigit && digit < in_whose_way_.size(); ++digit) {
+      in_whose_way_[digit][atom] = space.conflicts(goal - kFirstDigit)[digit];
+    }
     for (size_t prime = 0; prime < primes_.size(); ++prime) {
       const auto exponent = static_cast<int16_t>(std::ranges::count(factors, primes_[prime]));
       exponents_.push_back(exponent);
@@ -42,31 +47,27 @@ Displacement DisplacementCount::Of(const PackedType& type) {
 }
 
 void DisplacementCount::CountPlaces(const PackedType& type, Displacement& counted) const {
-  DigitSet used;
-  DigitSet wanted;  // those in the way of atoms that are not where they are wanted
-  for (int atom = 0; atom < space_.atoms(); ++atom) {
-    if (type[atom] >= kFirstDigit) used.set(type[atom] - kFirstDigit);
-    const uint8_t goal = space_.destination()[atom];
-    if (goal >= kFirstDigit && type[atom] != goal) wanted |= space_.conflicts(goal - kFirstDigit);
+  // That are wanted where something cuts. Those in their places do not count below, and nothing
+  // else can cut there.
+  AtomSet blocked;
+  for (size_t atom = 0; atom < goals_.size(); ++atom) {
+    if (type[atom] >= kFirstDigit) blocked |= in_whose_way_[type[atom] - kFirstDigit];
   }
-  const bool crowded = (used & wanted).any();
-  for (int atom = 0; atom < space_.atoms(); ++atom) {
-    const int64_t size = space_.size(atom);
+  for (size_t atom = 0; atom < goals_.size(); ++atom) {
+    const Goal& goal = goals_[atom];
     const uint8_t now = type[atom];
-    const uint8_t goal = space_.destination()[atom];
-    if (now == kReplicatedCode) counted.replicated *= size;
-    if (now == goal) continue;
-    if (now == kPartialCode) counted.sums *= size;
+    if (now == kReplicatedCode) counted.replicated *= goal.size;
+    if (now == goal.code) continue;
+    if (now == kPartialCode) counted.sums *= goal.size;
     const bool cuts = now >= kFirstDigit;
-    const bool wants = goal >= kFirstDigit;
-    const bool blocked = crowded && wants && (space_.conflicts(goal - kFirstDigit) & used).any();
-    const bool blocks = crowded && cuts && wanted[now - kFirstDigit];
-    if (blocked) counted.blocked *= size;
-    if (blocks) counted.blockers *= size;
+    const bool wants = goal.code >= kFirstDigit;
+    const bool blocks = cuts && in_whose_way_[now - kFirstDigit].any();
+    if (blocked[atom]) counted.blocked *= goal.size;
+    if (blocks) counted.blockers *= goal.size;
     if (wants) counted.disorder += stray_bits_[atom];
     if (!cuts) continue;
-    (wants ? counted.strays : counted.leftovers) *= size;
-    if (wants && !blocked && !blocks) counted.bystanders *= size;
+    (wants ? counted.strays : counted.leftovers) *= goal.size;
+    if (wants && !blocked[atom] && !blocks) counted.bystanders *= goal.size;
   }
 }
 

@@ -34,7 +34,15 @@ class DisplacementCount {
   void CountPlaces(const PackedType& type, Displacement& counted) const;
   void CountMissingCuts(const PackedType& type, Displacement& counted);
 
+  // Of an atom at the destination.
+  struct Goal {
+    uint8_t code;
+    int64_t size;  // the atom's
+  };
+
   const SearchSpace& space_;
+  std::vector<Goal> goals_;            // [atom]
+  std::vector<AtomSet> in_whose_way_;  // [digit]: atoms that are wanted at one it conflicts with
   std::vector<int64_t> primes_;
   std::vector<double> prime_bits_;
   std::vector<double> stray_bits_;    // [atom]

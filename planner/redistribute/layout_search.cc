@@ -16,8 +16,6 @@ namespace {
 constexpr size_t kRelaysMax = 6;
 // Of a path that is found in haste.
 constexpr int kStepsInHaste = 16;
-// Of one type in a beam, so that a layer is not all alike.
-constexpr int kFollowersInHaste = 2;
 // Of seconds, which are sums in any order.
 constexpr double kRounding = 1 - 1e-9;
 
@@ -94,15 +92,17 @@ bool LayoutSearch::HasSums(const PackedType& type) const {
   return false;
 }
 
-// Beyond the remainder, probably: what is exchanged is exchanged at about the size that the local
-// array has now.
-double LayoutSearch::InHaste(const PackedType& type, const PathRemainder& remainder) const {
-  if (options_.haste == 0) return 0;
+// What the whole path costs, at least; or probably: what is exchanged is exchanged at about the
+// size that the local array has now.
+double LayoutSearch::RankOf(const PackedType& type, const PathCost& cost,
+                            const PathRemainder& remainder) const {
+  const double least = cost.objective + options_.haste.weight * remainder.objective;
+  if (options_.haste.disorder == 0) return least;
   const int64_t bytes = space_.LocalElements(type) * space_.types().item_bytes();
   const double once = options_.objective == PathObjective::kSeconds
                           ? prices_.LeastSeconds(bytes, 1, 1)
                           : static_cast<double>(bytes);
-  return options_.haste * once * remainder.disorder;
+  return least + options_.haste.disorder * once * remainder.disorder;
 }
 
 bool LayoutSearch::IsTooMuch(const PathCost& cost, const PathRemainder& remainder) const {
@@ -118,7 +118,7 @@ bool LayoutSearch::IsTooMuch(const PathCost& cost, const PathRemainder& remainde
 
 void LayoutSearch::Push(int32_t number, const PathRemainder& remainder) {
   const Node& node = nodes_[number];
-  open_.push({.estimate = node.cost.objective + remainder.objective + InHaste(node.type, remainder),
+  open_.push({.estimate = RankOf(node.type, node.cost, remainder),
               .bytes = node.cost.bytes + remainder.bytes,
               .communicating = node.cost.communicating + remainder.communicating,
               .disorder = remainder.disorder,
@@ -127,17 +127,27 @@ void LayoutSearch::Push(int32_t number, const PathRemainder& remainder) {
 }
 
 void LayoutSearch::Reach(int32_t from, const Move& move, const PathCost& cost) {
-  if (!IsTooMuch(cost, {}) && !IsTooMuch(cost, estimate_.Of(move.after))) Add(from, move, cost);
+  if (IsTooMuch(cost, {})) return;
+  const auto known = known_.find(move.after);
+  if (known != known_.end() && cost >= nodes_[known->second].cost) return;
+  const PathRemainder& remainder = estimate_.Of(move.after);
+  if (!IsTooMuch(cost, remainder)) AddNew(from, move, cost, remainder);
 }
 
 // Nothing where the type is known to cost no more.
 std::optional<int32_t> LayoutSearch::Add(int32_t from, const Move& move, const PathCost& cost) {
+  const auto known = known_.find(move.after);
+  if (known != known_.end() && cost >= nodes_[known->second].cost) return std::nullopt;
+  return AddNew(from, move, cost, estimate_.Of(move.after));
+}
+
+int32_t LayoutSearch::AddNew(int32_t from, const Move& move, const PathCost& cost,
+                             const PathRemainder& remainder) {
   const auto [found, added] = known_.try_emplace(move.after, static_cast<int32_t>(nodes_.size()));
   const Node reached{move.after, from, move.kind, cost, ElementsAfter(nodes_[from], move), false};
   if (added) {
     nodes_.push_back(reached);
   } else {
-    if (cost >= nodes_[found->second].cost) return std::nullopt;
     nodes_[found->second] = reached;
   }
   const int32_t number = found->second;
@@ -145,7 +155,6 @@ std::optional<int32_t> LayoutSearch::Add(int32_t from, const Move& move, const P
     upper_ = cost;
     goal_ = number;
   }
-  const PathRemainder remainder = estimate_.Of(move.after);
   if (!IsTooMuch(cost, remainder)) Push(number, remainder);
   return number;
 }
@@ -289,8 +298,7 @@ std::vector<int32_t> LayoutSearch::NextLayer(const std::vector<int32_t>& layer) 
       const PathRemainder remainder = estimate_.Of(move.after);
       if (IsTooMuch(*cost, remainder)) continue;
       if (move.after == space_.destination()) Reach(from, move, *cost);
-      candidates.push_back({cost->objective + remainder.objective + InHaste(move.after, remainder),
-                            *cost, move, from});
+      candidates.push_back({RankOf(move.after, *cost, remainder), *cost, move, from});
     }
   }
   std::ranges::stable_sort(candidates, {}, [](const Candidate& candidate) {
@@ -299,8 +307,8 @@ std::vector<int32_t> LayoutSearch::NextLayer(const std::vector<int32_t>& layer) 
   std::vector<int32_t> next;
   std::vector<int32_t> parents;
   for (const Candidate& candidate : candidates) {
-    if (next.size() == options_.beam) break;
-    if (std::ranges::count(parents, candidate.from) >= kFollowersInHaste) continue;
+    if (next.size() == options_.haste.beam) break;
+    if (std::ranges::count(parents, candidate.from) >= options_.haste.followers) continue;
     const auto known = known_.find(candidate.move.after);
     if (known != known_.end() && nodes_[known->second].cost <= candidate.cost) continue;
     Reach(candidate.from, candidate.move, candidate.cost);
@@ -337,6 +345,11 @@ void LayoutSearch::RunBestFirst() {
       continue;
     }
     if (nodes_[entry.node].type == space_.destination()) break;
+    // What is left costs no less.
+    if (upper_.has_value() && !options_.ties && options_.haste.is_none() &&
+        entry.estimate >= upper_->objective * kRounding) {
+      break;
+    }
     if (looked_at_ >= options_.nodes_max) {
       budget_spent_ = true;
       break;
@@ -353,14 +366,30 @@ std::optional<LayoutPath> LayoutSearch::Run() {
   if (space_.source() == space_.destination()) goal_ = 0;
   Push(0, estimate_.Of(space_.source()));
   if (options_.relay && options_.ties && options_.nodes_max > 0) ReachByRelays();
-  if (options_.beam > 0) {
+  if (options_.haste.beam > 0) {
     RunBeam();
   } else {
     RunBestFirst();
   }
+  return Found();
+}
+
+std::optional<LayoutPath> LayoutSearch::GoOn(int64_t nodes, const std::optional<PathCost>& upper) {
+  budget_spent_ = false;
+  options_.nodes_max = looked_at_ + nodes;
+  options_.ties = false;
+  if (upper.has_value() && (!upper_.has_value() || *upper < *upper_)) {
+    upper_ = upper;
+    goal_ = -1;  // of more
+  }
+  RunBestFirst();
+  return Found();
+}
+
+std::optional<LayoutPath> LayoutSearch::Found() const {
   if (goal_ < 0) return std::nullopt;
   LayoutPath path = PathTo(goal_);
-  path.is_best = !budget_spent_ && options_.beam == 0 && options_.haste == 0;
+  path.is_best = !budget_spent_ && options_.haste.is_none();
   return path;
 }
 

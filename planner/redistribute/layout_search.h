@@ -22,6 +22,17 @@ struct PathCost {
   friend auto operator<=>(const PathCost&, const PathCost&) = default;
 };
 
+// By which a path is found sooner, which may not be the best.
+struct SearchHaste {
+  // Over 0: of all types that as many steps lead to, only so many are followed, and of what follows
+  // one of them only so many, so that they are not all alike.
+  size_t beam = 0;
+  int followers = 2;
+  double weight = 1;    // how often an estimate counts
+  double disorder = 0;  // how many exchanges of a local array a bit of disorder counts
+  bool is_none() const { return beam == 0 && weight == 1 && disorder == 0; }
+};
+
 struct LayoutSearchOptions {
   PathObjective objective = PathObjective::kBytes;
   int64_t live_bytes_max = INT64_MAX;
@@ -29,11 +40,7 @@ struct LayoutSearchOptions {
   int64_t staging_bytes = 0;
   bool relay = false;
   int64_t nodes_max = 0;  // types that are looked at, each time that they are
-  // Over 0: of all types that as many steps lead to, only so many are followed, so that a path is
-  // found sooner, which may not be the best.
-  size_t beam = 0;
-  // In a beam: how many exchanges of a local array a bit of disorder counts.
-  double haste = 0;
+  SearchHaste haste;
   // Whether a path that costs as much, but for bytes and steps, is looked for as well.
   bool ties = true;
   std::optional<PathCost> upper;  // only a path that costs less is looked for
@@ -46,7 +53,7 @@ struct LayoutPath {
   bool is_best = false;  // no path that the moves allow costs less
 };
 
-// A* over the packed types of one space. Thread-compatible; one use.
+// A* over the packed types of one space. Thread-compatible.
 class LayoutSearch {
  public:
   LayoutSearch(const SearchSpace& space, const StepPrices& prices, PathEstimate& estimate,
@@ -54,6 +61,9 @@ class LayoutSearch {
 
   // Nothing when there is no path within the limits that costs less than `upper`.
   std::optional<LayoutPath> Run();
+  // Goes on where Run, or this, has ended by the budget, for so many nodes more. Nothing when there
+  // is no path that costs less than `upper`, ties apart.
+  std::optional<LayoutPath> GoOn(int64_t nodes, const std::optional<PathCost>& upper);
   int64_t nodes() const { return looked_at_; }
   bool budget_spent() const { return budget_spent_; }
 
@@ -81,17 +91,20 @@ class LayoutSearch {
   void RunBeam();
   std::vector<int32_t> NextLayer(const std::vector<int32_t>& layer);
   void RunBestFirst();
+  std::optional<LayoutPath> Found() const;
   void ReachByRelays();
   std::vector<int32_t> ReachForRelays(int32_t from);
   void ReachByRelaysFrom(int32_t node);
   void ReachByRelay(int32_t from, const PackedType& after);
   void Reach(int32_t from, const Move& move, const PathCost& cost);
   std::optional<int32_t> Add(int32_t from, const Move& move, const PathCost& cost);
+  int32_t AddNew(int32_t from, const Move& move, const PathCost& cost,
+                 const PathRemainder& remainder);
   PackedType BeforeGather(const PackedType& type) const;
   double RankForRelay(const PackedType& type, const PathCost& cost) const;
   int64_t ElementsAfter(const Node& from, const Move& move) const;
   std::optional<PathCost> CostAfter(const Node& from, const Move& move) const;
-  double InHaste(const PackedType& type, const PathRemainder& remainder) const;
+  double RankOf(const PackedType& type, const PathCost& cost, const PathRemainder& remainder) const;
   bool HasSums(const PackedType& type) const;
   bool IsTooMuch(const PathCost& cost, const PathRemainder& remainder) const;
   void Push(int32_t node, const PathRemainder& remainder);
@@ -99,7 +112,7 @@ class LayoutSearch {
 
   const SearchSpace& space_;
   const StepPrices& prices_;
-  const LayoutSearchOptions options_;
+  LayoutSearchOptions options_;
   PathEstimate& estimate_;
   std::vector<Node> nodes_;
   PackedTypeMap<int32_t> known_;

@@ -12,10 +12,7 @@
 namespace crossmesh {
 
 TypeSpace::TypeSpace(const RedistributionRequest& request, const AtomSizes& sizes)
-    : axes_(request.axes),
-      shape_(request.shape),
-      rule_(request.rule),
-      item_bytes_(request.item_bytes) {
+    : axes_(request.axes), shape_(request.shape), item_bytes_(request.item_bytes) {
   for (const Axis& axis : axes_) devices_ *= axis.size;
   int64_t after = devices_;  // devices that one coordinate of an atom has
   for (size_t axis = 0; axis < axes_.size(); ++axis) {
@@ -50,13 +47,47 @@ LocalType TypeSpace::TypeOf(const RedistributionEnd& end) const {
     for (const SubAxis& part : end.dimensions[dimension]) AppendAtoms(part, atoms);
     std::vector<DimensionCut>& cuts = type.dimensions.emplace_back();
     for (const int32_t atom : atoms) cuts.push_back({.atom = atom});
-    if (shape_[dimension] % Parts(cuts) != 0) continue;
+    if (shape_[dimension] % Parts(cuts) != 0) {
+      CutByRule(end, dimension, cuts);
+      continue;
+    }
     int64_t stride = shape_[dimension];
     for (DimensionCut& cut : cuts) cut.stride = stride /= atoms_[cut.atom].size;
   }
   for (const PartialAxis& partial : end.partial) AppendAtoms(partial.part, type.partial);
   std::ranges::sort(type.partial);
   return type;
+}
+
+// By kNestedChunk each level cuts what the one before it has left, whatever atoms it consists of;
+// of one level it is kChunk.
+void TypeSpace::CutByRule(const RedistributionEnd& end, int dimension,
+                          std::vector<DimensionCut>& cuts) const {
+  std::vector<int64_t> levels;
+  if (!end.levels.empty()) levels = end.levels[dimension];
+  if (end.levels.empty()) {
+    for (const SubAxis& part : end.dimensions[dimension]) levels.push_back(part.size);
+  }
+  std::erase(levels, 1);
+  const bool nested = end.rule == UnevenRule::kNestedChunk && levels.size() > 1;
+  size_t level = 0;
+  int64_t within = 1;  // parts of this level that atoms so far make
+  for (DimensionCut& cut : cuts) {
+    cut.rule = end.rule == UnevenRule::kNestedChunk && !nested ? UnevenRule::kChunk : end.rule;
+    cut.joined = nested && within > 1;
+    within *= atoms_[cut.atom].size;
+    if (level < levels.size() && within == levels[level]) {
+      ++level;
+      within = 1;
+    }
+  }
+}
+
+UnevenRule TypeSpace::RuleOf(const LocalType& type) const {
+  for (const std::vector<DimensionCut>& cuts : type.dimensions) {
+    if (!cuts.empty() && cuts.front().stride == 0) return cuts.front().rule;
+  }
+  return UnevenRule::kExact;
 }
 
 absl::Status TypeSpace::Validate(const LocalType& type) const {
@@ -120,9 +151,15 @@ std::vector<Interval> TypeSpace::IndicesOf(const LocalType& type, int dimension,
                                            int64_t part) const {
   const std::vector<DimensionCut>& cuts = type.dimensions[dimension];
   std::vector<int64_t> sizes;
-  for (const DimensionCut& cut : cuts) sizes.push_back(atoms_[cut.atom].size);
+  for (const DimensionCut& cut : cuts) {
+    if (cut.joined) {
+      sizes.back() *= atoms_[cut.atom].size;
+    } else {
+      sizes.push_back(atoms_[cut.atom].size);
+    }
+  }
   if (!cuts.empty() && cuts.front().stride == 0) {
-    return {PartsOfDimension(rule_, shape_[dimension], sizes)[part]};
+    return {PartsOfDimension(cuts.front().rule, shape_[dimension], sizes)[part]};
   }
   std::vector<int64_t> coordinates(cuts.size());
   for (size_t i = cuts.size(); i-- > 0; part /= sizes[i]) coordinates[i] = part % sizes[i];
@@ -179,6 +216,9 @@ std::string TypeSpace::Text(const LocalType& type) const {
                                                        : absl::StrJoin(strided, "*"));
   }
   std::string text = absl::StrCat("[", absl::StrJoin(dimensions, ", "), "]");
+  if (const UnevenRule rule = RuleOf(type); rule != UnevenRule::kExact) {
+    absl::StrAppend(&text, " ", UnevenRuleName(rule));
+  }
   if (!type.partial.empty()) {
     absl::StrAppend(&text, " partial ", PartialReductionName(reduction_), " {",
                     AtomsText(type.partial), "}");

@@ -19,10 +19,12 @@ namespace crossmesh {
 // One digit of a dimension's index that is a device's coordinate: index i is held by the devices
 // whose coordinate on the atom is (i / stride) % size. The most major digits of a dimension make
 // contiguous blocks, others strided ones (DTensor's _StridedShard). Stride 0: the dimension does
-// not divide, and is cut by the request's rule instead, in the listed order.
+// not divide, and all of its cuts are by a rule instead, in the listed order.
 struct DimensionCut {
   int32_t atom = 0;
   int64_t stride = 0;
+  UnevenRule rule = UnevenRule::kExact;  // where the stride is 0
+  bool joined = false;  // under kNestedChunk, to the cut before: together they are one axis
   friend bool operator==(const DimensionCut&, const DimensionCut&) = default;
 };
 
@@ -45,7 +47,6 @@ class TypeSpace {
   const std::vector<SubAxis>& atoms() const { return atoms_; }
   int32_t atom_count() const { return static_cast<int32_t>(atoms_.size()); }
   const Shape& shape() const { return shape_; }
-  UnevenRule rule() const { return rule_; }
   int64_t item_bytes() const { return item_bytes_; }
   int64_t devices() const { return devices_; }
   const LocalType& source() const { return source_; }
@@ -63,6 +64,8 @@ class TypeSpace {
   absl::Status Validate(const LocalType& type) const;
   // The product of the sizes of a dimension's cuts.
   int64_t Parts(const std::vector<DimensionCut>& cuts) const;
+  // By which a dimension is cut that does not divide, if there is any.
+  UnevenRule RuleOf(const LocalType& type) const;
   // Elements of the largest local array.
   int64_t LocalElements(const LocalType& type) const;
   int64_t LocalBytes(const LocalType& type) const { return LocalElements(type) * item_bytes_; }
@@ -73,13 +76,15 @@ class TypeSpace {
   bool IsContiguous(const LocalType& type, int dimension) const;
 
   // E.g. "[data*model:(1)2, -] partial sum {model:(2)2}"; a strided dimension has its strides:
-  // "[data@4*model@1, -]".
+  // "[data@4*model@1, -]"; where one does not divide, its rule follows: "[data, -] chunk".
   std::string Text(const LocalType& type) const;
   // E.g. "data*model:(1)2"; neighbours are joined to whole parts.
   std::string AtomsText(std::span<const int32_t> atoms) const;
 
  private:
   LocalType TypeOf(const RedistributionEnd& end) const;
+  void CutByRule(const RedistributionEnd& end, int dimension,
+                 std::vector<DimensionCut>& cuts) const;
   // Appends the atoms of which a part of an axis consists, major first.
   void AppendAtoms(const SubAxis& part, std::vector<int32_t>& atoms) const;
 
@@ -87,7 +92,6 @@ class TypeSpace {
   std::vector<SubAxis> atoms_;
   std::vector<int64_t> device_strides_;  // devices between neighbours on each atom
   Shape shape_;
-  UnevenRule rule_;
   int64_t item_bytes_;
   int64_t devices_ = 1;
   PartialReduction reduction_ = PartialReduction::kSum;

@@ -4,6 +4,14 @@
 
 namespace crossmesh {
 
+int64_t Overlap::Memo::Of(int64_t key, absl::FunctionRef<int64_t()> count) {
+  if (key == last_key_) return last_;
+  const auto [found, added] = known_.try_emplace(key, 0);
+  if (added) found->second = count();
+  last_key_ = key;
+  return last_ = found->second;
+}
+
 Overlap::Overlap(const TypeSpace& space, const LocalType& before, const LocalType& after)
     : space_(space),
       before_(before),
@@ -16,9 +24,11 @@ Overlap::Overlap(const TypeSpace& space, const LocalType& before, const LocalTyp
 }
 
 int64_t Overlap::Common(int dimension, int64_t before, int64_t after) {
-  const auto [found, added] =
-      seen_[dimension].try_emplace(before * parts_after_[dimension] + after, 0);
-  if (!added) return found->second;
+  return seen_[dimension].Of(before * parts_after_[dimension] + after,
+                             [&] { return CountCommon(dimension, before, after); });
+}
+
+int64_t Overlap::CountCommon(int dimension, int64_t before, int64_t after) const {
   const std::vector<Interval> held = space_.IndicesOf(before_, dimension, before);
   const std::vector<Interval> wanted = space_.IndicesOf(after_, dimension, after);
   int64_t common = 0;
@@ -26,7 +36,7 @@ int64_t Overlap::Common(int dimension, int64_t before, int64_t after) {
     common += std::max<int64_t>(Intersect(held[i], wanted[j]).length(), 0);
     (held[i].end < wanted[j].end ? i : j)++;
   }
-  return found->second = common;
+  return common;
 }
 
 int64_t Overlap::Elements(int64_t holder, int64_t receiver) {
@@ -40,12 +50,15 @@ int64_t Overlap::Elements(int64_t holder, int64_t receiver) {
 }
 
 int64_t Overlap::LengthAfter(int dimension, int64_t part) {
-  const auto [found, added] = lengths_[dimension].try_emplace(part, 0);
-  if (!added) return found->second;
+  return lengths_[dimension].Of(part, [&] { return CountLength(dimension, part); });
+}
+
+int64_t Overlap::CountLength(int dimension, int64_t part) const {
+  int64_t length = 0;
   for (const Interval& indices : space_.IndicesOf(after_, dimension, part)) {
-    found->second += indices.length();
+    length += indices.length();
   }
-  return found->second;
+  return length;
 }
 
 int64_t Overlap::ElementsAfter(int64_t device) {

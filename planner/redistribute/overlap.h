@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <absl/container/flat_hash_map.h>
+#include <absl/functional/function_ref.h>
 
 namespace crossmesh {
 
@@ -24,14 +25,27 @@ class Overlap {
   int64_t ElementsAfter(int64_t device);
 
  private:
+  // Counts that are made once. The last one is at hand: devices one after another have mostly the
+  // same part of a dimension.
+  class Memo {
+   public:
+    int64_t Of(int64_t key, absl::FunctionRef<int64_t()> count);
+
+   private:
+    absl::flat_hash_map<int64_t, int64_t> known_;
+    int64_t last_key_ = -1;
+    int64_t last_ = 0;
+  };
+  int64_t CountCommon(int dimension, int64_t before, int64_t after) const;
   int64_t LengthAfter(int dimension, int64_t part);
+  int64_t CountLength(int dimension, int64_t part) const;
 
   const TypeSpace& space_;
   const LocalType& before_;
   const LocalType& after_;
-  std::vector<int64_t> parts_after_;                            // of each dimension
-  std::vector<absl::flat_hash_map<int64_t, int64_t>> seen_;     // [dimension][pair of parts]
-  std::vector<absl::flat_hash_map<int64_t, int64_t>> lengths_;  // [dimension][part afterwards]
+  std::vector<int64_t> parts_after_;  // of each dimension
+  std::vector<Memo> seen_;            // [dimension], by pairs of parts
+  std::vector<Memo> lengths_;         // [dimension], by parts afterwards
 };
 
 // The device that misses most, and how many elements: no plan can have it receive less. Where a sum

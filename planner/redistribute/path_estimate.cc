@@ -16,7 +16,7 @@ PathEstimate::PathEstimate(const SearchSpace& space, const StepPrices& prices,
       latency_(space, prices),
       wanted_elements_(space.LocalElements(space.destination())) {}
 
-PathRemainder PathEstimate::Of(const PackedType& type) {
+const PathRemainder& PathEstimate::Of(const PackedType& type) {
   const auto [found, added] = known_.try_emplace(type);
   if (added) found->second = Estimate(type);
   return found->second;

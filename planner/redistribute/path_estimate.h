@@ -26,7 +26,8 @@ class PathEstimate {
   // Refers to both.
   PathEstimate(const SearchSpace& space, const StepPrices& prices, PathObjective objective);
   // Cost: the atoms squared, once for each type.
-  PathRemainder Of(const PackedType& type);
+  // Until the next call.
+  const PathRemainder& Of(const PackedType& type);
 
  private:
   PathRemainder Estimate(const PackedType& type);

@@ -110,11 +110,12 @@ class PermuteBuilder {
 
   // The best atom of the pool for the digit below `top`; -1: none fits.
   int Choose(const DigitRun& gap, int64_t top) const {
+    const int present = CutBelow(gap.dimension, top);
     int best = -1;
     int best_rank = 0;
     for (int atom = 0; atom < state_.space.atoms(); ++atom) {
       if (!pool_[atom] || top / gap.low % state_.space.size(atom) != 0) continue;
-      const int rank = Rank(atom, gap, top);
+      const int rank = Rank(atom, present);
       if (best < 0 || rank < best_rank) {
         best = atom;
         best_rank = rank;
@@ -123,16 +124,21 @@ class PermuteBuilder {
     return best;
   }
 
-  int Rank(int atom, const DigitRun& gap, int64_t top) const {
-    bool same_size = false;  // as what cuts there now, so that the rest fits as well
-    bool present = false;
-    for (int other = 0; other < state_.space.atoms(); ++other) {
-      if (!state_.IsCut(other)) continue;
-      const Digit& digit = state_.space.digits()[state_.DigitOf(other)];
-      if (digit.dimension != gap.dimension || digit.stride * digit.size != top) continue;
-      same_size |= digit.size == state_.space.size(atom);
-      present |= other == atom;
+  // The atom that cuts there now; -1: none.
+  int CutBelow(int dimension, int64_t top) const {
+    for (int atom = 0; atom < state_.space.atoms(); ++atom) {
+      if (!state_.IsCut(atom)) continue;
+      const Digit& digit = state_.space.digits()[state_.DigitOf(atom)];
+      if (digit.dimension == dimension && digit.stride * digit.size == top) return atom;
     }
+    return -1;
+  }
+
+  int Rank(int atom, int cut_there) const {
+    // As what cuts there now, so that the rest fits as well.
+    const bool same_size =
+        cut_there >= 0 && state_.space.size(cut_there) == state_.space.size(atom);
+    const bool present = cut_there == atom;
     const bool wanted = state_.WantsCut(atom);
     int rank = same_size ? 0 : 8;
     switch (filling_) {

@@ -81,7 +81,7 @@ absl::Status ValidateEnd(absl::string_view name, const RedistributionEnd& end,
   for (int dimension = 0; dimension < request.shape.rank(); ++dimension) {
     int64_t parts = 1;
     for (const SubAxis& part : end.dimensions[dimension]) parts *= part.size;
-    if (request.rule == UnevenRule::kExact && request.shape[dimension] % parts != 0) {
+    if (end.rule == UnevenRule::kExact && request.shape[dimension] % parts != 0) {
       return Invalid(name, ": expected dimension ", dimension, " of length ",
                      request.shape[dimension], " to divide under rule exact, found ", parts,
                      " parts");
@@ -226,7 +226,7 @@ absl::StatusOr<RedistributionEnd> EndOf(const Layout& layout, std::span<const Ax
   if (layout.axes() == nullptr) {
     return Invalid("layout ", ToString(layout), ": expected axes, found explicit tiles");
   }
-  RedistributionEnd end;
+  RedistributionEnd end{.rule = layout.axes()->rule};
   for (const std::vector<std::string>& dimension : layout.axes()->dimensions) {
     std::vector<SubAxis>& parts = end.dimensions.emplace_back();
     for (const std::string& name : dimension) {
@@ -238,14 +238,6 @@ absl::StatusOr<RedistributionEnd> EndOf(const Layout& layout, std::span<const Ax
     end.partial.push_back({part, reduction});
   }
   return end;
-}
-
-absl::StatusOr<UnevenRule> RuleOf(const AxisLayout& source, const AxisLayout& destination) {
-  if (source.rule == UnevenRule::kExact) return destination.rule;
-  if (destination.rule == UnevenRule::kExact || destination.rule == source.rule) return source.rule;
-  return Invalid("expected one rule for lengths that do not divide, found ",
-                 UnevenRuleName(source.rule), " for the source and ",
-                 UnevenRuleName(destination.rule), " for the destination");
 }
 
 }  // namespace crossmesh

@@ -33,7 +33,11 @@ struct PartialAxis {
 // cut it, major first; the parts over which it is partial. Other parts replicate.
 struct RedistributionEnd {
   std::vector<std::vector<SubAxis>> dimensions;
-  std::vector<PartialAxis> partial;
+  std::vector<PartialAxis> partial = {};
+  UnevenRule rule = UnevenRule::kExact;  // for dimensions that do not divide
+  // For kNestedChunk, how many parts each axis makes of what the one before it has left, major
+  // first, by dimension; empty: what is listed in `dimensions`, one after the other.
+  std::vector<std::vector<int64_t>> levels = {};
   friend bool operator==(const RedistributionEnd&, const RedistributionEnd&) = default;
 };
 
@@ -42,7 +46,6 @@ struct RedistributionRequest {
   std::vector<Axis> axes;
   Shape shape;
   int64_t item_bytes = 1;
-  UnevenRule rule = UnevenRule::kExact;  // for dimensions that do not divide
   RedistributionEnd source;
   RedistributionEnd destination;
 };
@@ -56,14 +59,10 @@ struct RedistributionRequest {
 // end, what was expected and what was found.
 absl::Status Validate(const RedistributionRequest& request);
 
-// An end from a layout of axes. InvalidArgument when the layout has explicit tiles or names an axis
-// that is not among `axes`. Partial axes are whole axes, by name.
+// An end from a layout of axes, with its rule. InvalidArgument when the layout has explicit tiles
+// or names an axis that is not among `axes`. Partial axes are whole axes, by name.
 absl::StatusOr<RedistributionEnd> EndOf(const Layout& layout, std::span<const Axis> axes,
                                         std::span<const std::string> partial = {},
                                         PartialReduction reduction = PartialReduction::kSum);
-
-// For dimensions that do not divide, of layouts before and afterwards; that of either where the
-// other one divides. InvalidArgument: two rules.
-absl::StatusOr<UnevenRule> RuleOf(const AxisLayout& source, const AxisLayout& destination);
 
 }  // namespace crossmesh

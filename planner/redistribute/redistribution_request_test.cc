@@ -34,19 +34,6 @@ TEST(RedistributionRequestTest, AnAxisIsInOnePlace) {
                         "y:(2)3 in dimension 1"));
 }
 
-TEST(RedistributionRequestTest, LengthsThatDoNotDivideHaveOneRule) {
-  const auto rule_of = [](UnevenRule source, UnevenRule destination) {
-    return RuleOf(AxisLayout{.rule = source}, AxisLayout{.rule = destination});
-  };
-  EXPECT_THAT(rule_of(UnevenRule::kExact, UnevenRule::kChunk), IsOkAndHolds(UnevenRule::kChunk));
-  EXPECT_THAT(rule_of(UnevenRule::kBalanced, UnevenRule::kExact),
-              IsOkAndHolds(UnevenRule::kBalanced));
-  EXPECT_THAT(rule_of(UnevenRule::kExact, UnevenRule::kExact), IsOkAndHolds(UnevenRule::kExact));
-  EXPECT_THAT(rule_of(UnevenRule::kChunk, UnevenRule::kBalanced).status(),
-              IsRefused("expected one rule for lengths that do not divide, found chunk for the "
-                        "source and balanced for the destination"));
-}
-
 TEST(RedistributionRequestTest, ADestinationIsPartialOnlyWhereTheSourceIs) {
   RedistributionRequest request = Valid();
   request.destination.partial.push_back({{.axis = 0, .size = 2}});
@@ -78,7 +65,7 @@ TEST(RedistributionRequestTest, LengthsDivideUnderTheExactRule) {
   request.shape = *Shape::Create(std::vector<int64_t>{10, 12});
   EXPECT_THAT(Validate(request), IsRefused("destination: expected dimension 0 of length 10 to "
                                            "divide under rule exact, found 6 parts"));
-  request.rule = UnevenRule::kChunk;
+  request.destination.rule = UnevenRule::kChunk;
   EXPECT_OK(Validate(request));
 }
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -19,13 +20,17 @@
 namespace crossmesh {
 namespace {
 
-// The part of the budget of a first search, and of those in haste, by which as little as one path
-// may be found.
+// The parts of the budget of a first search, and of each one in haste.
 constexpr int64_t kStartShare = 8;
-constexpr double kHasteShare = 0.7;
-constexpr size_t kBeam = 8;
-constexpr std::array<double, 5> kHaste = {1.0, 0.0, 0.03, 0.1, 0.5};
-constexpr double kLittleHaste = 0.1;
+constexpr int64_t kHasteShare = 10;
+// Each is best for some requests. The first one ends by itself, with some path.
+constexpr std::array<SearchHaste, 5> kHaste = {{
+    {.beam = 64, .followers = 2, .weight = 3, .disorder = 1},
+    {.beam = 24, .followers = 4, .weight = 3, .disorder = 0.1},
+    {.beam = 8, .followers = 8, .weight = 1, .disorder = 0.3},
+    {.beam = 8, .followers = 4, .weight = 2, .disorder = 0},
+    {.weight = 3},
+}};
 
 struct Candidate {
   PathCost cost;
@@ -106,6 +111,7 @@ struct Way {
   SearchSpace space;
   StepPrices prices;
   PathEstimate estimate;
+  std::optional<LayoutSearch> search;  // that may go on
 };
 
 // One request's searches: some for each way to split axes into atoms.
@@ -172,7 +178,10 @@ class RequestSearch {
       LayoutSearchOptions search_options = SearchOptions(Objective());
       search_options.nodes_max =
           std::min(options_.nodes_max / kStartShare / static_cast<int64_t>(ways.size()), Left());
-      if (!Search(*way, search_options)) open_.push_back(std::move(way));
+      if (best_.has_value()) search_options.upper = best_->cost;
+      way->search.emplace(way->space, way->prices, way->estimate, search_options);
+      Take(*way, *way->search, way->search->Run(), 0);
+      if (way->search->budget_spent()) open_.push_back(std::move(way));
     }
   }
 
@@ -180,46 +189,39 @@ class RequestSearch {
   void SearchInHaste(Way& way) {
     LayoutSearchOptions search_options = SearchOptions(Objective());
     search_options.ties = false;
-    search_options.beam = kBeam;
-    search_options.nodes_max = INT64_MAX;  // it ends by itself
-    const double nodes_max = kHasteShare * static_cast<double>(options_.nodes_max);
-    for (const double haste : kHaste) {
-      if (best_.has_value() && static_cast<double>(nodes_) >= nodes_max) break;
+    for (const SearchHaste& haste : kHaste) {
       search_options.haste = haste;
-      Search(way, search_options);
+      search_options.nodes_max = best_.has_value() ? options_.nodes_max / kHasteShare : INT64_MAX;
+      if (best_.has_value()) search_options.upper = best_->cost;
+      LayoutSearch search(way.space, way.prices, way.estimate, search_options);
+      Take(way, search, search.Run(), 0);
     }
-    search_options.beam = 0;
-    search_options.haste = kLittleHaste;
-    search_options.nodes_max = Left() / 3;
-    Search(way, search_options);
   }
 
   void Finish() {
-    for (size_t way = 0; way < open_.size(); ++way) {
-      LayoutSearchOptions search_options = SearchOptions(Objective());
-      search_options.nodes_max = way + 1 == open_.size() ? Left() : Left() / 2;
-      search_options.ties = false;
-      if (!Search(*open_[way], search_options)) budget_spent_ = true;
+    for (size_t i = 0; i < open_.size(); ++i) {
+      Way& way = *open_[i];
+      const int64_t before = way.search->nodes();
+      const int64_t nodes = Left() / static_cast<int64_t>(open_.size() - i);
+      Take(way, *way.search,
+           way.search->GoOn(nodes, best_.has_value() ? std::optional(best_->cost) : std::nullopt),
+           before);
+      if (way.search->budget_spent()) budget_spent_ = true;
     }
+  }
+
+  void Take(const Way& way, const LayoutSearch& search, const std::optional<LayoutPath>& path,
+            int64_t nodes_before) {
+    nodes_ += search.nodes() - nodes_before;
+    if (!path.has_value()) return;
+    Offer(Derivation(way.types, StepsOf(way.space, way.prices, options_.staging, *path),
+                     DerivationOrigin::kSearch));
   }
 
   int64_t Left() const { return std::max<int64_t>(options_.nodes_max - nodes_, 0); }
   PathObjective Objective() const {
     return options_.objective == RedistributionObjective::kBytes ? PathObjective::kBytes
                                                                  : PathObjective::kSeconds;
-  }
-
-  // Whether no path that is better than the best one so far is left.
-  bool Search(Way& way, LayoutSearchOptions search_options) {
-    if (best_.has_value()) search_options.upper = best_->cost;
-    LayoutSearch search(way.space, way.prices, way.estimate, search_options);
-    const std::optional<LayoutPath> path = search.Run();
-    nodes_ += search.nodes();
-    if (path.has_value()) {
-      Offer(Derivation(way.types, StepsOf(way.space, way.prices, options_.staging, *path),
-                       DerivationOrigin::kSearch));
-    }
-    return !search.budget_spent() && search_options.beam == 0 && search_options.haste == 0;
   }
 
   absl::Status Refusal() {

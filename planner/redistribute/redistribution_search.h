@@ -25,7 +25,7 @@ struct RedistributionOptions {
   // Whether a step may be a relay: any layout to any other, point to point. Where a dimension that
   // does not divide changes it is one all the same.
   bool relay = true;
-  int64_t nodes_max = 50000;  // types that are looked at, each time that a step leads to one
+  int64_t nodes_max = 40000;  // types that are looked at, each time that a step leads to one
   size_t atom_ways_max = 16;  // ways to split axes whose sizes have several primes
 };
 

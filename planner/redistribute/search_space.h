@@ -32,6 +32,16 @@ struct Digit {
 
 // A local type in 16 bytes: for each atom a code. Codes from kFirstDigit on are digits.
 using PackedType = std::array<uint8_t, kSearchAtomsMax>;
+// At one glance: the library compares such arrays by a call.
+struct PackedTypeEqual {
+  bool operator()(const PackedType& a, const PackedType& b) const {
+    uint64_t left[2];
+    uint64_t right[2];
+    std::memcpy(left, a.data(), sizeof(left));
+    std::memcpy(right, b.data(), sizeof(right));
+    return ((left[0] ^ right[0]) | (left[1] ^ right[1])) == 0;
+  }
+};
 struct PackedTypeHash {
   size_t operator()(const PackedType& type) const {
     uint64_t halves[2];
@@ -41,7 +51,7 @@ struct PackedTypeHash {
   }
 };
 template <typename Value>
-using PackedTypeMap = absl::flat_hash_map<PackedType, Value, PackedTypeHash>;
+using PackedTypeMap = absl::flat_hash_map<PackedType, Value, PackedTypeHash, PackedTypeEqual>;
 inline constexpr uint8_t kReplicatedCode = 0;
 inline constexpr uint8_t kPartialCode = 1;
 inline constexpr uint8_t kFixedCode = 2;  // cuts a dimension by a rule, the same at both ends

@@ -20,6 +20,8 @@ struct AtomPlace {
   int dimension = 0;
   int64_t stride = 0;
   int64_t rank = 0;  // among the cuts by rule, which have no strides
+  UnevenRule rule = UnevenRule::kExact;
+  bool joined = false;
   friend bool operator==(const AtomPlace&, const AtomPlace&) = default;
 };
 
@@ -32,7 +34,9 @@ std::vector<AtomPlace> PlacesOf(const TypeSpace& space, const LocalType& type) {
       places[cuts[i].atom] = {.state = AtomPlace::State::kCut,
                               .dimension = static_cast<int>(dimension),
                               .stride = cuts[i].stride,
-                              .rank = cuts[i].stride == 0 ? static_cast<int64_t>(i) : 0};
+                              .rank = cuts[i].stride == 0 ? static_cast<int64_t>(i) : 0,
+                              .rule = cuts[i].rule,
+                              .joined = cuts[i].joined};
     }
   }
   return places;
@@ -142,26 +146,6 @@ absl::Status CheckKind(const TypeSpace& space, const RedistributionStep& step) {
 
 }  // namespace
 
-absl::string_view StepKindName(StepKind kind) {
-  switch (kind) {
-    case StepKind::kSlice:
-      return "slice";
-    case StepKind::kAllGather:
-      return "all_gather";
-    case StepKind::kAllToAll:
-      return "all_to_all";
-    case StepKind::kPermute:
-      return "permute";
-    case StepKind::kReduceScatter:
-      return "reduce_scatter";
-    case StepKind::kAllReduce:
-      return "all_reduce";
-    case StepKind::kRelay:
-      return "relay";
-  }
-  return "unknown";
-}
-
 int64_t ReceivedElements(StepKind kind, int64_t local_elements, int64_t group) {
   switch (kind) {
     case StepKind::kSlice:
@@ -195,10 +179,14 @@ absl::StatusOr<RedistributionStep> MakeStep(const TypeSpace& space, StepKind kin
     step.group *= space.atoms()[atom].size;
   }
   RETURN_IF_ERROR(CheckKind(space, step));
-  const int64_t received =
-      kind == StepKind::kRelay ? FindNeediestDevice(space, before, after).missing_elements
-      : step.atoms.empty()     ? 0
-                               : ReceivedElements(kind, space.LocalElements(before), step.group);
+  int64_t received = 0;
+  if (kind == StepKind::kRelay) {
+    const NeediestDevice neediest = FindNeediestDevice(space, before, after);
+    received = neediest.missing_elements;
+    step.busiest_device = neediest.device;
+  } else if (!step.atoms.empty()) {
+    received = ReceivedElements(kind, space.LocalElements(before), step.group);
+  }
   step.bytes_received = received * space.item_bytes();
   if (kind == StepKind::kPermute || kind == StepKind::kRelay) step.group = space.devices();
   step.live_bytes = space.LocalBytes(before) + space.LocalBytes(after) +

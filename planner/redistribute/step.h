@@ -1,26 +1,14 @@
 #pragma once
 
+#include "common/plan/step_kind.h"
 #include "planner/redistribute/local_type.h"
 
 #include <cstdint>
 #include <vector>
 
 #include <absl/status/statusor.h>
-#include <absl/strings/string_view.h>
 
 namespace crossmesh {
-
-// m is the elements of a local array before the step, N the devices of a group.
-enum class StepKind : uint8_t {
-  kSlice,          // each device keeps a part of its own: nothing is received
-  kAllGather,      // (N-1) m
-  kAllToAll,       // m (N-1)/N; over several atoms and dimensions at once
-  kPermute,        // m, and nothing by devices whose block stays
-  kReduceScatter,  // m (N-1)/N; onto several dimensions at once
-  kAllReduce,      // 2 (N-1) m/N, m/N rounded up
-  kRelay,          // the elements that a device misses, from any that has them
-};
-absl::string_view StepKindName(StepKind kind);  // "slice", "all_gather", ..., "relay"
 
 // One step of a derivation, and what it costs. Immutable.
 struct RedistributionStep {
@@ -30,6 +18,7 @@ struct RedistributionStep {
   std::vector<int32_t> atoms;  // whose coordinates tell the members of a group apart, ascending
   int64_t group = 1;           // devices of a group; all of the mesh in a permute and a relay
   int64_t bytes_received = 0;  // by the busiest device
+  int64_t busiest_device = 0;  // of a relay
   int64_t live_bytes = 0;      // in, out and declared staging of the fullest device
   double seconds = 0;          // by the time model; 0 without one
 };

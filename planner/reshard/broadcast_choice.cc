@@ -147,4 +147,19 @@ void ChooseBroadcasts(const HostNetwork& network, const GpuCosts& costs, Plan::S
   }
 }
 
+double SecondsWithBroadcasts(const Plan::Spec& plan) {
+  std::vector<bool> broadcasts(plan.tensors->devices().size());
+  for (int32_t group = 0; group < plan.broadcast_groups.size(); ++group) {
+    for (const DeviceRank device : plan.broadcast_groups[group]) broadcasts[device] = true;
+  }
+  const bool has_all =
+      std::ranges::all_of(plan.relays, [&](const Relay& relay) { return broadcasts[relay.root]; });
+  if (!has_all || plan.relays.empty()) return plan.figures.predicted_seconds;
+  double seconds = 0;
+  for (const BroadcastFigures& group : plan.figures.broadcasts) {
+    seconds = std::max(seconds, group.broadcast_seconds);
+  }
+  return seconds;
+}
+
 }  // namespace crossmesh

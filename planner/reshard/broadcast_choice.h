@@ -21,4 +21,8 @@ namespace crossmesh {
 // Cost: linear in relays and hops.
 void ChooseBroadcasts(const HostNetwork& network, const GpuCosts& costs, Plan::Spec& plan);
 
+// What the plan is predicted to take with the broadcasts that were chosen. Groups exchange nothing
+// with others: where they have all relays, the slowest of them counts.
+double SecondsWithBroadcasts(const Plan::Spec& plan);
+
 }  // namespace crossmesh

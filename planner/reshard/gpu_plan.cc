@@ -79,22 +79,6 @@ class GpuPlanner {
     return is_faster ? "" : "relays are predicted to take no more";
   }
 
-  // Groups exchange nothing with others: where they have all relays, the slowest of them counts.
-  static double SecondsWithBroadcasts(const Plan::Spec& spec) {
-    std::vector<bool> broadcasts(spec.tensors->devices().size());
-    for (int32_t group = 0; group < spec.broadcast_groups.size(); ++group) {
-      for (const DeviceRank device : spec.broadcast_groups[group]) broadcasts[device] = true;
-    }
-    const bool has_all = std::ranges::all_of(
-        spec.relays, [&](const Relay& relay) { return broadcasts[relay.root]; });
-    if (!has_all || spec.relays.empty()) return spec.figures.predicted_seconds;
-    double seconds = 0;
-    for (const BroadcastFigures& group : spec.figures.broadcasts) {
-      seconds = std::max(seconds, group.broadcast_seconds);
-    }
-    return seconds;
-  }
-
   absl::StatusOr<Plan> PlanAsPublished(Strategy strategy, const M2nFigures& m2n) const {
     ASSIGN_OR_RETURN(GpuRelays routed, RoutedBy(strategy));
     RETURN_IF_ERROR(CheckWanted(cancelled_));

@@ -28,6 +28,8 @@ struct ReshardRequest {
   double nic_share = 1;
   // Keeps strategy relay from broadcasting in groups that are predicted to be faster that way.
   bool no_broadcasts = false;
+  // Keeps strategy redistribute from NCCL's collectives, likewise.
+  bool no_collectives = false;
   // Between GPUs strategy relay gives way to NCCL M2N where that is predicted to take less time,
   // unless there is a reason not to: this one, in words. Empty: there is none.
   std::string no_m2n = "strategy relay is asked for";

@@ -30,6 +30,7 @@ absl::StatusOr<ReshardRequest> RequestWithoutTensors(const ReshardInputs& inputs
                             .chunk_bytes = inputs.chunk_bytes,
                             .nic_share = inputs.nic_share,
                             .no_broadcasts = inputs.no_broadcasts,
+                            .no_collectives = inputs.no_broadcasts,
                             .binding = inputs.binding.value_or(
                                 DefaultBinding(inputs, inputs.topology.value_or(topology))),
                             .shared_storage = inputs.shared_storage,

@@ -62,6 +62,7 @@ CollectiveWorker::CollectiveWorker(const DataTransportOptions& options)
       .loop = *data_,
       .replays = executor_->replays(),
       .others = *executor_,
+      .counters = counters_,
       .make_memory = [this](const DeviceId& /*device*/,
                             ByteCount bytes) { return MakeLent(lender_, bytes); },
       .is_gpu = [](const DeviceId& /*device*/) { return false; }});

@@ -37,6 +37,7 @@ class CollectiveWorker {
   std::unique_ptr<EventLoop> data_;
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Executor> executor_;
+  CourseCounters counters_;
   std::unique_ptr<CourseTaskRunner> runner_;
 };
 

@@ -31,8 +31,9 @@ namespace {
 struct Options {
   int64_t large_pairs = 200;
   uint64_t first_seed = 1;
-  int64_t nodes_max = 50000;
+  int64_t nodes_max = 40000;
   int64_t more_nodes_max = 1000000;
+  bool large_only = false;
   bool verbose = false;
 };
 
@@ -170,7 +171,12 @@ void MeasureLarge(const Options& options, TextTable& table) {
     if (result->derivation.origin() != DerivationOrigin::kBudget) continue;
     ++answered_by_budget;
     const absl::StatusOr<RedistributionResult> more = Search(request, options.more_nodes_max);
-    if (more.ok()) budgeted.Add(result->derivation.bytes(), more->derivation.bytes());
+    if (!more.ok()) continue;
+    budgeted.Add(result->derivation.bytes(), more->derivation.bytes());
+    std::printf("seed %llu: %lld bytes by the budget, %lld by the larger one\n",
+                static_cast<unsigned long long>(seed),
+                static_cast<long long>(result->derivation.bytes()),
+                static_cast<long long>(more->derivation.bytes()));
   }
   table.AddRow(comparison.Row("5 axes, 5 dimensions, seeded"));
   PrintTimes("large", seconds);
@@ -202,6 +208,9 @@ void MeasureSeconds(const Options& options) {
     const absl::StatusOr<RedistributionResult> result = SearchRedistribution(request, by_time);
     seconds.push_back(ThreadSeconds() - before);
     CHECK_OK(result);
+    if (options.verbose) {
+      PrintPair(options.first_seed + static_cast<uint64_t>(i), seconds.back(), *result);
+    }
     const std::vector<RedistributionStep>& steps = result->derivation.steps();
     relays += std::ranges::any_of(
         steps, [](const RedistributionStep& step) { return step.kind == StepKind::kRelay; });
@@ -250,10 +259,11 @@ int main(int argc, char** argv) {
   app.add_option("--nodes", options.nodes_max, "Budget of a search, in types");
   app.add_option("--more-nodes", options.more_nodes_max,
                  "Budget of the search that one cut off by its budget is compared with");
+  app.add_flag("--large-only", options.large_only, "Without the pairs of small meshes");
   app.add_flag("--verbose", options.verbose, "Each large pair");
   CLI11_PARSE(app, argc, argv);
   crossmesh::TextTable table(crossmesh::Header());
-  crossmesh::MeasureStudy(options, table);
+  if (!options.large_only) crossmesh::MeasureStudy(options, table);
   crossmesh::MeasureLarge(options, table);
   crossmesh::MeasureSeconds(options);
   crossmesh::MeasureLargest(options);

@@ -1,9 +1,10 @@
-// A worker's program of a pipeline, as it comes from a controller: what is accepted names only
-// messages that there are, and can begin.
+// A worker's program of a pipeline, or of layers, as it comes from a controller: what is accepted
+// names only messages that there are, and can begin.
 
 #include "common/base/check.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "worker/memory/memory_budget.h"
+#include "worker/pipeline/layer_worker_program.h"
 #include "worker/pipeline/program_progress.h"
 #include "worker/pipeline/worker_program.h"
 
@@ -24,22 +25,11 @@ constexpr ByteCount kMemoryMax(int64_t{1} << 30);
 void CheckMessages(const WorkerProgram& program, const std::vector<TransferMessage>& messages) {
   for (const TransferMessage& message : messages) {
     CHECK(message.transfer >= 0 && message.transfer < std::ssize(program.transfers));
-    CHECK(message.index >= 0 &&
-          message.index < std::ssize(program.transfers[message.transfer].microbatches));
+    CHECK(message.index >= 0 && message.index < program.transfers[message.transfer].messages());
   }
 }
 
-}  // namespace
-
-void FuzzOne(const uint8_t* data, size_t size) {
-  static const google::protobuf::LogSilencer quiet;
-  v1::PipelineProgram proto;
-  if (!proto.ParseFromArray(data, static_cast<int>(size))) return;
-  int64_t microbatches = 0;
-  for (const auto& run : proto.microbatches()) microbatches += run.count();
-  if (microbatches > kMicrobatchesMax) return;
-  MemoryBudget memory{kMemoryMax};
-  const absl::StatusOr<WorkerProgram> program = FromProto(proto, "program", memory);
+void CheckProgram(const absl::StatusOr<WorkerProgram>& program) {
   if (!program.ok()) return;
   for (const WorkerProgram::Rank& rank : program->ranks) {
     for (const WorkerProgram::RankOp& op : rank.ops) {
@@ -61,6 +51,27 @@ void FuzzOne(const uint8_t* data, size_t size) {
   ProgramProgress progress(*program);
   progress.Begin();
   for (int32_t rank = 0; rank < std::ssize(program->ranks); ++rank) progress.PositionOf(rank);
+}
+
+void FuzzLayers(const uint8_t* data, size_t size) {
+  v1::LayerProgram proto;
+  if (!proto.ParseFromArray(data, static_cast<int>(size))) return;
+  MemoryBudget memory{kMemoryMax};
+  CheckProgram(FromProto(proto, "program", memory));
+}
+
+}  // namespace
+
+void FuzzOne(const uint8_t* data, size_t size) {
+  static const google::protobuf::LogSilencer quiet;
+  FuzzLayers(data, size);
+  v1::PipelineProgram proto;
+  if (!proto.ParseFromArray(data, static_cast<int>(size))) return;
+  int64_t microbatches = 0;
+  for (const auto& run : proto.microbatches()) microbatches += run.count();
+  if (microbatches > kMicrobatchesMax) return;
+  MemoryBudget memory{kMemoryMax};
+  CheckProgram(FromProto(proto, "program", memory));
 }
 
 }  // namespace crossmesh

@@ -119,10 +119,14 @@ const LentRegion& Lent() {
 void FuzzIncoming(bool shared_memory, std::span<const uint8_t> bytes, uint8_t choices) {
   auto [ours, theirs] = MakePair();
   SocketStream::WorkList work_list;
+  MessagePool pool;
   SinkQueue told;
   Receiver receiver(choices);
   UnmapQueue unmapped;
-  IncomingStream stream(std::move(ours), work_list, told, unmapped);
+  IncomingStream stream(
+      std::move(ours),
+      IncomingStream::Shared{
+          .work_list = work_list, .told = told, .pool = pool, .unmapped = unmapped});
   const SocketHandshake handshake = MakeHandshake(shared_memory);
   Write(theirs.get(), &handshake, sizeof(handshake));
   CHECK_OK(stream.Read(1 << 20));

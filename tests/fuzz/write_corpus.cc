@@ -21,6 +21,7 @@
 #include "planner/pipeline/planning/pipeline_codec.h"
 #include "planner/pipeline/planning/planned_pipeline.h"
 #include "tests/fuzz/corpus_writer.h"
+#include "tests/fuzz/etcd_corpus.h"
 #include "worker/executor/wire_message.h"
 #include "worker/gpu/protocol/gpu_message.h"
 #include "worker/transport/socket/socket_address.h"
@@ -364,6 +365,7 @@ void WriteMessages(const CorpusWriter& corpus) {
 }
 
 void WriteAll(const CorpusWriter& corpus) {
+  WriteEtcdWatches(corpus);
   WriteTextForms(corpus);
   WriteDescriptionFiles(corpus);
   WriteSafetensorsFile(corpus);

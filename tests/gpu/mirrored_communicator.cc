@@ -14,12 +14,18 @@ absl::Status MirroredCommunicator::Exchange(std::span<const RankMessage> sends,
 absl::Status MirroredCommunicator::PerformAll(std::span<const Collective> collectives,
                                               CUstream stream) {
   RETURN_IF_ERROR(Update());
-  std::vector<Collective> on_gpu(collectives.begin(), collectives.end());
-  for (Collective& collective : on_gpu) {
-    collective.from = mirror_.OnGpu(collective.from);
-    collective.to = mirror_.OnGpu(collective.to);
-  }
-  return Begun(communicator_.PerformAll(on_gpu, stream));
+  return Begun(communicator_.PerformAll(OnGpu(collectives), stream));
+}
+
+absl::Status MirroredCommunicator::Split(const RankGroups& groups) {
+  return Begun(communicator_.Split(groups));
+}
+
+absl::Status MirroredCommunicator::PerformAllIn(const RankGroups& groups,
+                                                std::span<const Collective> collectives,
+                                                CUstream stream) {
+  RETURN_IF_ERROR(Update());
+  return Begun(communicator_.PerformAllIn(groups, OnGpu(collectives), stream));
 }
 
 absl::Status MirroredCommunicator::Reshard(std::span<const M2nTensor> tensors, CUstream stream) {
@@ -45,6 +51,15 @@ absl::Status MirroredCommunicator::Update() {
 std::vector<RankMessage> MirroredCommunicator::OnGpu(std::span<const RankMessage> messages) const {
   std::vector<RankMessage> on_gpu(messages.begin(), messages.end());
   for (RankMessage& message : on_gpu) message.address = mirror_.OnGpu(message.address);
+  return on_gpu;
+}
+
+std::vector<Collective> MirroredCommunicator::OnGpu(std::span<const Collective> collectives) const {
+  std::vector<Collective> on_gpu(collectives.begin(), collectives.end());
+  for (Collective& collective : on_gpu) {
+    collective.from = mirror_.OnGpu(collective.from);
+    collective.to = mirror_.OnGpu(collective.to);
+  }
   return on_gpu;
 }
 

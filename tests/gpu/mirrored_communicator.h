@@ -20,6 +20,9 @@ class MirroredCommunicator final : public Communicator {
   absl::Status Exchange(std::span<const RankMessage> sends, std::span<const RankMessage> receives,
                         CUstream stream) override;
   absl::Status PerformAll(std::span<const Collective> collectives, CUstream stream) override;
+  absl::Status Split(const RankGroups& groups) override;
+  absl::Status PerformAllIn(const RankGroups& groups, std::span<const Collective> collectives,
+                            CUstream stream) override;
   absl::Status Reshard(std::span<const M2nTensor> tensors, CUstream stream) override;
   absl::StatusOr<Progress> Poll() override;
 
@@ -27,6 +30,7 @@ class MirroredCommunicator final : public Communicator {
   // Unless a call is in progress, which the next one must not disturb.
   absl::Status Update();
   std::vector<RankMessage> OnGpu(std::span<const RankMessage> messages) const;
+  std::vector<Collective> OnGpu(std::span<const Collective> collectives) const;
   absl::Status Begun(const absl::Status& status);
 
   Communicator& communicator_;

@@ -167,7 +167,7 @@ class PackageTest(unittest.TestCase):
         examples = {f"share/crossmesh/{name}" for name in ("crossmesh_dlpack.h", "crossmesh_memory.py", "demo.py",
                                                              "gpt2.fsdp.rules", "gpt2.json", "gpt2.tp.rules")}
         drawing = {f"share/crossmesh/draw/{name}.py" for name in
-                   ("draw", "network", "pipeline", "plan", "plan_picture", "redistribution", "sheet")}
+                   ("draw", "layers", "network", "pipeline", "plan", "plan_picture", "redistribution", "sheet")}
         emitted = {f"share/crossmesh/emit/{name}.py" for name in ("digits", "redistribution_jax", "redistribution_torch")}
         self.assertEqual(found, {f"bin/{program}" for program in PROGRAMS} | documents | examples | drawing | emitted)
 

@@ -43,7 +43,7 @@ class Service:
                 self.process = subprocess.Popen(
                     machine.command(*command, user=unit["User"][0], NOTIFY_SOCKET=notified), stdout=log, stderr=log)
             state = self.notice(manager)
-        if state != b"READY=1":
+        if b"READY=1" not in state.split(b"\n"):
             self.kill()
             raise AssertionError(f"{name}: expected READY=1, found {state!r}; its log:\n{self.log.read_text()}")
 

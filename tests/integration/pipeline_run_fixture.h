@@ -1,14 +1,16 @@
 #pragma once
 
 #include "common/base/clock.h"
-#include "common/base/mutex.h"
 #include "common/base/thread.h"
 #include "common/event_loop/event_loop.h"
 #include "common/testing/status_matchers.h"
 #include "controller/dispatch/worker_programs.h"
 #include "crossmesh/v1/pipeline.pb.h"
 #include "planner/pipeline/planning/planned_pipeline.h"
+#include "tests/integration/program_listener.h"
+#include "worker/courses/course_replayer.h"
 #include "worker/executor/executor.h"
+#include "worker/executor/replay_runner.h"
 #include "worker/memory/arena.h"
 #include "worker/memory/memory_budget.h"
 #include "worker/pipeline/rehearsal.h"
@@ -16,96 +18,32 @@
 #include "worker/pipeline/transfer_memory.h"
 #include "worker/transport/testing/inprocess_fabric.h"
 #include "worker/transport/testing/inprocess_transport.h"
+#include "worker/transport/transport.h"
 
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <absl/functional/function_ref.h>
+#include <absl/status/statusor.h>
 #include <absl/strings/str_cat.h>
 #include <gtest/gtest.h>
 
 namespace crossmesh {
-
-// Hears of one program, for the thread of the test.
-class ProgramListener final : public ProgramObserver {
- public:
-  using Report = v1::RunProgramResponse::IterationReport;
-
-  void OnReady(const absl::Status& status) override {
-    MutexLock lock(mutex_);
-    // With a text of its own: copies share one, counted inside a library that ThreadSanitizer does
-    // not see into.
-    ready_.emplace_back(status.code(), status.message());
-    changed_.Signal();
-  }
-  void OnReport(const Report& report) override {
-    MutexLock lock(mutex_);
-    reports_.push_back(report);
-    changed_.Signal();
-  }
-  void OnStopped() override {
-    MutexLock lock(mutex_);
-    stopped_ = true;
-    changed_.Signal();
-  }
-  // DeadlineExceeded when nothing comes for a long time.
-  absl::Status NextReady() {
-    MutexLock lock(mutex_);
-    while (ready_.empty()) {
-      if (changed_.WaitFor(mutex_, absl::Seconds(30))) {
-        return absl::DeadlineExceededError("the program is not ready");
-      }
-    }
-    const absl::Status status = ready_.front();
-    ready_.pop_front();
-    return status;
-  }
-  // What came before.
-  bool IsReady() {
-    MutexLock lock(mutex_);
-    return !ready_.empty();
-  }
-  // One of no iteration when none comes for a long time.
-  Report NextReport() {
-    MutexLock lock(mutex_);
-    while (reports_.empty()) {
-      if (changed_.WaitFor(mutex_, absl::Seconds(30))) return NoReport();
-    }
-    Report report = std::move(reports_.front());
-    reports_.pop_front();
-    return report;
-  }
-  static Report NoReport() {
-    Report report;
-    report.set_iteration(-1);
-    report.set_code(static_cast<int>(absl::StatusCode::kDeadlineExceeded));
-    return report;
-  }
-  void WaitUntilStopped() {
-    MutexLock lock(mutex_);
-    while (!stopped_) changed_.Wait(mutex_);
-    stopped_ = false;  // the next program's
-  }
-
- private:
-  Mutex mutex_;
-  CondVar changed_;
-  std::deque<absl::Status> ready_ ABSL_GUARDED_BY(mutex_);
-  std::deque<Report> reports_ ABSL_GUARDED_BY(mutex_);
-  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
-};
 
 // A worker without a daemon, and its program.
 struct TestWorker {
   std::unique_ptr<EventLoop> loop;
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Executor> executor;
+  CourseCounters counters;
+  std::unique_ptr<CourseReplayer> replayer;
   ProgramListener listener;
+  ProgramObserver* observer = &listener;  // of its programs
   std::unique_ptr<RunningProgram> program;
   std::vector<Thread> ranks;
 };
@@ -119,14 +57,25 @@ class PipelineRunTest : public testing::Test {
     for (const auto& worker : workers_) worker->loop->Stop();
   }
 
+  using MakeTransport =
+      absl::FunctionRef<absl::StatusOr<std::unique_ptr<Transport>>(TransportSink& sink)>;
+
   void AddWorkers(size_t count, const FaultPlan& faults = {}) {
     fabric_ = std::make_unique<InProcessFabric>(faults);
+    AddWorkers(count,
+               [this](TransportSink& sink) { return InProcessTransport::Create(*fabric_, sink); });
+  }
+  void AddWorkers(size_t count, MakeTransport make_transport) {
     for (size_t i = 0; i < count; ++i) {
       auto worker = std::make_unique<TestWorker>();
       worker->loop = *EventLoop::Create(clock_, {.name = absl::StrCat("w", i)});
       worker->executor = Executor::Create(*worker->loop, {});
-      worker->transport = *InProcessTransport::Create(*fabric_, *worker->executor);
+      ASSERT_OK_AND_ASSIGN(worker->transport, make_transport(*worker->executor));
       ASSERT_OK(worker->executor->Attach(*worker->transport));
+      worker->replayer = std::make_unique<CourseReplayer>(
+          CourseReplayer::Ports{.loop = *worker->loop,
+                                .others = worker->executor->replays(),
+                                .counters = worker->counters});
       worker->loop->AddSource(*worker->transport);
       worker->loop->Start();
       workers_.push_back(std::move(worker));
@@ -139,18 +88,28 @@ class PipelineRunTest : public testing::Test {
                      absl::Duration stall_limit = absl::Seconds(20),
                      std::optional<int64_t> complete_iteration = std::nullopt,
                      const std::vector<RankIndex>& lost_ranks = {}) {
-    ASSERT_OK_AND_ASSIGN(const std::vector<PlannedProgram> programs,
+    ASSERT_OK_AND_ASSIGN(const std::vector<PlannedProgram> planned_programs,
                          MakeWorkerPrograms(planned, devices));
-    ProgramStart start{.run_id = "pr-1",
-                       .operation = ++operations_,
-                       .epoch = 1,
-                       .token_high = 3,
-                       .token_low = operations_,
-                       .checksums = checksums,
-                       .rehearsal = true,
-                       .stall_limit = stall_limit,
-                       .complete_iteration = complete_iteration,
-                       .lost_ranks = lost_ranks};
+    std::vector<WorkerProgram> programs;
+    for (const PlannedProgram& program : planned_programs) {
+      ASSERT_OK_AND_ASSIGN(programs.emplace_back(), FromProto(program.message, "test", budget_));
+    }
+    StartPrograms(std::move(programs), devices,
+                  {.checksums = checksums,
+                   .stall_limit = stall_limit,
+                   .complete_iteration = complete_iteration,
+                   .lost_ranks = lost_ranks});
+  }
+
+  // One program for each worker.
+  void StartPrograms(std::vector<WorkerProgram> programs,
+                     const std::vector<std::vector<DeviceId>>& devices, ProgramStart start) {
+    start.run_id = "pr-1";
+    start.operation = ++operations_;
+    start.epoch = 1;
+    start.token_high = 3;
+    start.token_low = operations_;
+    start.rehearsal = true;
     for (size_t i = 0; i < workers_.size(); ++i) {
       start.peers.push_back({.worker = absl::StrCat("w", i),
                              .data_address = workers_[i]->transport->address(),
@@ -158,21 +117,25 @@ class PipelineRunTest : public testing::Test {
     }
     for (size_t i = 0; i < workers_.size(); ++i) {
       TestWorker& worker = *workers_[i];
-      ASSERT_OK_AND_ASSIGN(WorkerProgram program, FromProto(programs[i].message, "test", budget_));
       ASSERT_OK_AND_ASSIGN(
           std::shared_ptr<const ProgramMemory> memory,
-          ProgramMemory::Create(std::make_shared<const WorkerProgram>(std::move(program)),
-                                [](const DeviceId& /*device*/, ByteCount bytes) {
-                                  return Arena::Create("test", bytes);
+          ProgramMemory::Create(std::make_shared<const WorkerProgram>(std::move(programs[i])),
+                                [&](const DeviceId& /*device*/, ByteCount bytes) {
+                                  return MakeArena(worker, bytes);
                                 }));
       memories_.push_back(memory);
       worker.program = std::make_unique<RunningProgram>(
-          RunningProgram::Ports{.data = *worker.loop,
-                                .runner = worker.executor->replays(),
-                                .listener = worker.listener},
+          RunningProgram::Ports{
+              .data = *worker.loop, .replayer = *worker.replayer, .listener = *worker.observer},
           absl::StrCat("w", i), start, std::move(memory));
       worker.loop->RunAndWait([&] { EXPECT_OK(worker.program->Open()); });
     }
+  }
+
+  // Of a program's messages at a worker.
+  virtual absl::StatusOr<std::shared_ptr<Arena>> MakeArena(TestWorker& /*worker*/,
+                                                           ByteCount bytes) {
+    return Arena::Create("test", bytes);
   }
 
   // Rehearsals compute the ranks of a worker, or of all.

@@ -32,6 +32,10 @@ BURST_BYTES = 128 << 10
 # before on a connection says how fast it is. With 40 ms the published orders on `gpt2` took 1.07 to 1.43 times the
 # bound, with 10 ms 1.02 to 1.07.
 QUEUE_SECONDS = 0.01
+# Where every sender has a queue of its own (`fair`): little, since requests for payload wait behind payload in it.
+FAIR_QUEUE_BYTES = 48 << 10
+FAIR_BURST_BYTES = 32 << 10
+SOURCE_END, DESTINATION_END = 15, 19  # the last bytes of addresses in an IP header
 MEGABIT = 125_000  # bytes
 SETTINGS = {
     "net.ipv6.conf.all.disable_ipv6": 1,  # no traffic but ours
@@ -143,12 +147,32 @@ def tbf(device: str, rate: int, verb: str = "add") -> str:
     return f"qdisc {verb} dev {device} root tbf rate {rate}mbit burst {BURST_BYTES} limit {limit}\n"
 
 
-class Network:
-    """Exists while its `with` block runs; one at a time per process. `folder` is for what runs in it."""
+def fair_shape(device: str, rate: int, peers: int, address_end: int) -> str:
+    """A queue for each peer, which take turns, as in a switch with virtual output queues. `address_end`: where in an IP
+    header the last byte of the peer's address is. What is short, acknowledgements above all, goes first."""
+    whole = f"ceil {rate}mbit burst {FAIR_BURST_BYTES} cburst {FAIR_BURST_BYTES}"
+    lines = (f"qdisc add dev {device} root handle 1: htb default fff\n"
+             f"class add dev {device} parent 1: classid 1:1 htb rate {rate}mbit {whole} quantum 60000\n"
+             f"class add dev {device} parent 1:1 classid 1:fff htb rate {rate / 10}mbit {whole} prio 0 quantum 3000\n"
+             f"filter add dev {device} parent 1: protocol ip prio 1 u32 match u16 0 0xff80 at 2 flowid 1:fff\n")
+    for peer in range(1, peers + 1):
+        lines += (f"class add dev {device} parent 1:1 classid 1:{peer + 15:x} htb rate {rate / peers / 1.2:.3f}mbit "
+                  f"ceil {rate}mbit burst 1600 cburst 1600 prio 1 quantum 1600\n"
+                  f"qdisc add dev {device} parent 1:{peer + 15:x} handle {peer + 15:x}: bfifo limit {FAIR_QUEUE_BYTES}\n"
+                  f"filter add dev {device} parent 1: protocol ip prio 2 u32 match u8 {peer} 0xff at {address_end} "
+                  f"flowid 1:{peer + 15:x}\n")
+    return lines
 
-    def __init__(self, hosts: list[Host], racks: tuple[Rack, ...] = ()):
+
+class Network:
+    """Exists while its `with` block runs; one at a time per process. `folder` is for what runs in it. `fair`: ports of
+    hosts keep a queue for each peer, so that flows share them as max-min fairly as the planner says, also in exchanges
+    that are too short for TCP to find its rates."""
+
+    def __init__(self, hosts: list[Host], racks: tuple[Rack, ...] = (), fair: bool = False):
         self.hosts = {host.name: host for host in hosts}
         self.racks = racks
+        self.fair = fair
         self.prefix = f"{PREFIX}{os.getpid()}"
         self.switch = f"{self.prefix}-switch"
         self.folder = FOLDERS / self.prefix
@@ -208,12 +232,15 @@ class Network:
             outer += (f"link add {port} type veth peer name {device} netns {namespace}\n"
                       f"link set {port} master {bridge} up\n")
             inner += f"addr add {self.address(host.name, number)}/16 dev {device}\nlink set {device} up\n"
-            out_shapes += tbf(device, nic.out_rate)
-            in_shapes += tbf(port, nic.in_rate)
+            out_shapes += self.shape(device, nic.out_rate, DESTINATION_END)
+            in_shapes += self.shape(port, nic.in_rate, SOURCE_END)
         run(["ip", "-n", self.switch, "-batch", "-"], outer)
         run(["ip", "-n", namespace, "-batch", "-"], inner)
         run(["tc", "-n", namespace, "-batch", "-"], out_shapes)
         run(["tc", "-n", self.switch, "-batch", "-"], in_shapes)
+
+    def shape(self, device: str, rate: int, address_end: int) -> str:
+        return fair_shape(device, rate, len(self.hosts), address_end) if self.fair else tbf(device, rate)
 
     def cut(self, host: str, nic: int = 0) -> None:
         run(["ip", "-n", self.switch, "link", "set", self.port(host, nic), "down"])
@@ -222,7 +249,7 @@ class Network:
         run(["ip", "-n", self.switch, "link", "set", self.port(host, nic), "up"])
 
     def set_rate(self, host: str, rate: Nic, nic: int = 0) -> None:
-        """While traffic runs; what is queued stays."""
+        """While traffic runs; what is queued stays. Not of a fair network."""
         run(["tc", "-n", self.namespace(host), "-batch", "-"], tbf(f"eth{nic}", rate.out_rate, "change"))
         run(["tc", "-n", self.switch, "-batch", "-"], tbf(self.port(host, nic), rate.in_rate, "change"))
 

@@ -20,7 +20,7 @@ import source_tree
 # What is above may use what is below, never the reverse; of what stands side by side nothing uses another.
 HEIGHTS = {"common": 0, "planner": 1, "client": 2, "controller": 2, "worker": 2}
 # Generated headers are included as "crossmesh/v1/mesh.pb.h"; their folder in the table is this one.
-GENERATED = ("crossmesh/v1/", "google/rpc/")
+GENERATED = ("crossmesh/stored/v1/", "crossmesh/v1/", "etcd/", "google/rpc/")
 PROTO_FOLDER = "proto"
 # The worker, which outlives what CUDA does to a process, and what loads CUDA.
 WITHOUT_CUDA = ("worker", "worker/gpu/process")

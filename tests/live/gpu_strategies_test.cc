@@ -45,7 +45,9 @@ TEST_F(GpuStrategiesTest, ACalibrationTakesThePlaceOfWhatWasAssumed) {
   ASSERT_OK_AND_ASSIGN(Client client, Client::Connect(cluster_->controller_address(), {}));
   // The other devices of these hosts have no worker.
   ASSERT_OK_AND_ASSIGN(const Topology assumed, GpuHosts("l40s-pcie", {"node-0", "node-1"}));
-  ASSERT_OK(client.SetNetwork(ToProto(assumed)));
+  v1::SetNetworkRequest described;
+  *described.mutable_topology() = ToProto(assumed);
+  ASSERT_OK(client.SetNetwork(described));
   v1::CalibrateGpusRequest request;
   request.set_keep_description(true);
   ASSERT_OK_AND_ASSIGN(const v1::CalibrateGpusResponse looked, client.CalibrateGpus(request));

@@ -218,6 +218,8 @@ TEST_F(RedistributionTest, ASourceThatIsGivenUpIsGoneAfterwards) {
 // One that has given memory back is named, and is DIRTY until its owner fills it anew.
 TEST_F(RedistributionTest, AWorkerThatIsKilledMeanwhileLeavesSourcesDirtyAndNamed) {
   spec_.mutable_redistribution()->set_release_source(true);
+  // In two steps: memory is given back after the first, long before anything is committed.
+  spec_.mutable_redistribution()->set_method("one_axis");
   spec_.set_nic_share(0.0005);
   RunningReshard running(cluster_->controller_address(), spec_);
   ASSERT_OK(running.WaitUntilRunning().status());

@@ -15,8 +15,6 @@
 namespace crossmesh {
 namespace {
 
-constexpr char kSourceStorage[] = "training";
-constexpr char kDestinationStorage[] = "serving";
 constexpr int64_t kSamples = 4096;
 
 void AddRule(v1::ReshardSide& side, const std::string& pattern, const std::string& layout) {
@@ -81,8 +79,8 @@ absl::StatusOr<DescribedReshard> DescribedReshard::Create(const ReshardOptions& 
   AddRule(from, "*", options.source_layout);
   for (const std::string& name : options.whole_tensors) AddRule(to, name, "[...]");
   AddRule(to, "*", options.destination_layout);
-  from.set_storage(kSourceStorage);
-  to.set_storage(kDestinationStorage);
+  from.set_storage(options.source_storage);
+  to.set_storage(options.destination_storage);
   for (const std::string& axis : options.replica_axes) made.spec.add_replica_axes(axis);
   made.spec.set_binding(options.binding);
   ASSIGN_OR_RETURN(const LayoutRules source_rules, FromProto(from.rules()));
@@ -121,7 +119,8 @@ absl::StatusOr<ReshardCase::Holding> ReshardCase::MakeHolding(const std::string&
   if (holding.tiles->bytes() == 0) return Holding{};
   ASSIGN_OR_RETURN(MemoryClient memory, cluster_.Memory(worker));
   ASSIGN_OR_RETURN(MappedStorage storage,
-                   memory.Create(side == Side::kSource ? kSourceStorage : kDestinationStorage,
+                   memory.Create(side == Side::kSource ? reshard_.spec.source().storage()
+                                                       : reshard_.spec.destination().storage(),
                                  absl::StrCat(worker, ".0"), holding.tiles->bytes()));
   std::atomic<int64_t> done_bytes = 0;
   holding.tiles->Fill(VersionedValues(manifest(), version), storage.bytes(), done_bytes);
@@ -141,8 +140,8 @@ absl::Status ReshardCase::FillSource(uint8_t version) {
 
 absl::Status ReshardCase::Check(const std::string& worker, uint8_t version) const {
   ASSIGN_OR_RETURN(const MappedStorage now,
-                   OpenStorage(cluster_.PathOf(worker + ".memory"), kDestinationStorage,
-                               absl::StrCat(worker, ".0")));
+                   OpenStorage(cluster_.PathOf(worker + ".memory"),
+                               reshard_.spec.destination().storage(), absl::StrCat(worker, ".0")));
   std::atomic<int64_t> done_bytes = 0;
   return destinations_.at(worker).tiles->Check(VersionedValues(manifest(), version), now.bytes(),
                                                done_bytes);
@@ -151,6 +150,12 @@ absl::Status ReshardCase::Check(const std::string& worker, uint8_t version) cons
 absl::Status ReshardCase::CheckAll(uint8_t version) const {
   for (const auto& [worker, holding] : destinations_) RETURN_IF_ERROR(Check(worker, version));
   return absl::OkStatus();
+}
+
+std::vector<std::string> ReshardCase::receivers() const {
+  std::vector<std::string> workers;
+  for (const auto& [worker, holding] : destinations_) workers.push_back(worker);
+  return workers;
 }
 
 bool ReshardCase::HasArrived(const std::string& worker) const {

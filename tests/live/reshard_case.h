@@ -50,9 +50,11 @@ struct ReshardOptions {
   std::vector<std::string> whole_tensors = {};  // by name: not cut at the destination
   std::vector<std::string> replica_axes = {"replica"};
   v1::BindingMode binding = v1::BINDING_MODE_SHADOW;
+  std::string source_storage = "training";
+  std::string destination_storage = "serving";
 };
 
-// What a client asks for, from storage "training" to storage "serving", and its table.
+// What a client asks for, and its table.
 struct DescribedReshard {
   static absl::StatusOr<DescribedReshard> Create(const ReshardOptions& options);
 
@@ -81,6 +83,8 @@ class ReshardCase {
   // of `version`.
   absl::Status Check(const std::string& worker, uint8_t version) const;
   absl::Status CheckAll(uint8_t version) const;
+  // Workers that have memory at the destination.
+  std::vector<std::string> receivers() const;
   // Has some byte changed in the destination memory of a worker since it was prepared? Only for
   // in-place binding, where bytes arrive in the memory that this process has mapped.
   bool HasArrived(const std::string& worker) const;

@@ -63,6 +63,40 @@ TEST_F(NcclTest, NothingIsCalledWhileACallIsInProgress) {
   ASSERT_OK(gpu_->Synchronize());
 }
 
+TEST_F(NcclTest, WhatIsSplitFromACommunicatorEndsBeforeIt) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  ncclComm_t part = nullptr;
+  EXPECT_VIOLATION(nccl().ncclCommSplit(communicator_, 0, 0, &part, &config),
+                   "ncclCommSplit: a communicator whose calls block");
+  config.blocking = 0;
+  config.splitShare = 1;
+  EXPECT_VIOLATION(nccl().ncclCommSplit(communicator_, 0, 0, &part, &config),
+                   "ncclCommSplit: resources shared");
+  config.splitShare = 0;
+  EXPECT_VIOLATION(nccl().ncclCommSplit(communicator_, -2, 0, &part, &config),
+                   "ncclCommSplit: color -2");
+  ASSERT_EQ(nccl().ncclCommSplit(communicator_, 3, 0, &part, &config), ncclInProgress);
+  ASSERT_OK(gpu_->Poll(communicator_));
+  ASSERT_NE(part, nullptr);
+  EXPECT_VIOLATION(nccl().ncclCommAbort(communicator_),
+                   "ncclCommAbort: before 1 communicators that were split from it have ended");
+  ASSERT_OK(Check(nccl().ncclCommAbort(part)));
+}
+
+TEST_F(NcclTest, NothingIsUnderWayAtASplit) {
+  ASSERT_OK(stand_in_->SetFaults("stall_at=1"));
+  ASSERT_EQ(Exchange(communicator_, from_, to_), ncclInProgress);
+  ASSERT_OK(gpu_->Poll(communicator_));
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t part = nullptr;
+  EXPECT_VIOLATION(nccl().ncclCommSplit(communicator_, 0, 0, &part, &config),
+                   "ncclCommSplit: while operations of the communicator are under way");
+  ASSERT_OK(Check(nccl().ncclCommAbort(communicator_)));
+  communicator_ = nullptr;
+  ASSERT_OK(gpu_->Synchronize());
+}
+
 TEST_F(NcclTest, AGroupIsInProgressForAWhile) {
   ASSERT_EQ(Exchange(communicator_, from_, to_), ncclInProgress);
   ncclResult_t state = ncclSuccess;

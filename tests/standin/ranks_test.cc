@@ -40,7 +40,7 @@ struct Rank {
   const NcclApi& nccl() const { return stand_in->nccl(); }
 };
 
-absl::StatusOr<Rank> Join(int number, Meeting& meeting) {
+absl::StatusOr<Rank> Join(int number, Meeting& meeting, int ranks = 2) {
   setenv("CROSSMESH_STANDIN_FIRST_DEVICE", absl::StrCat(number).c_str(), 1);
   Rank rank = {.rank = number};
   ASSIGN_OR_RETURN(rank.stand_in, StandIn::Load());
@@ -48,7 +48,7 @@ absl::StatusOr<Rank> Join(int number, Meeting& meeting) {
   if (number == 0)
     RETURN_IF_ERROR(rank.stand_in->Check(rank.nccl().ncclGetUniqueId(&meeting.id), ""));
   meeting.Wait();
-  ASSIGN_OR_RETURN(rank.communicator, rank.gpu->MakeCommunicator(2, meeting.id, number));
+  ASSIGN_OR_RETURN(rank.communicator, rank.gpu->MakeCommunicator(ranks, meeting.id, number));
   return rank;
 }
 
@@ -108,6 +108,83 @@ TEST(RanksTest, AMessageOnTheOtherSideOfACollectiveIsTold) {
                           : result;
   });
   EXPECT_THAT(results, Each(HasSubstr("message 1 from rank 0 to rank 1 is sent as 100 bytes")));
+}
+
+ncclResult_t Split(const Rank& rank, int color, int key, ncclComm_t& made) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  return rank.nccl().ncclCommSplit(rank.communicator, color, key, &made, &config);
+}
+
+// Of five ranks two even ones and two odd ones, in the opposite order, and one in neither; twice,
+// and each part ends before the whole.
+TEST(RanksTest, ASplitGivesEachColorACommunicatorInTheOrderOfKeys) {
+  const auto results = RunRanks(5, [](int number, Meeting& meeting) -> absl::Status {
+    ASSIGN_OR_RETURN(Rank rank, Join(number, meeting, 5));
+    ASSIGN_OR_RETURN(const auto memory, rank.gpu->Allocate(4096));
+    ASSIGN_OR_RETURN(const int64_t free_before, rank.gpu->FreeBytes());
+    for (int round = 0; round < 2; ++round) {
+      ncclComm_t part = nullptr;
+      const int color = number == 4 ? NCCL_SPLIT_NOCOLOR : number % 2;
+      RETURN_IF_ERROR(rank.stand_in->Check(Split(rank, color, -number, part), "ncclCommSplit"));
+      if (part != nullptr) return absl::InternalError("a part while the split is in progress");
+      RETURN_IF_ERROR(rank.gpu->Poll(rank.communicator));
+      if ((part == nullptr) != (number == 4)) return absl::InternalError("part");
+      if (part == nullptr) continue;
+      ASSIGN_OR_RETURN(const int64_t free_bytes, rank.gpu->FreeBytes());
+      if (free_bytes >= free_before) return absl::InternalError("a part that takes no memory");
+      memory[0] = static_cast<std::byte>(number);
+      RETURN_IF_ERROR(
+          rank.stand_in->Check(rank.nccl().ncclAllGather(memory.data(), memory.data() + 8, 1,
+                                                         ncclUint8, part, rank.gpu->stream()),
+                               "ncclAllGather"));
+      RETURN_IF_ERROR(rank.gpu->Poll(part));
+      RETURN_IF_ERROR(rank.gpu->Synchronize());
+      if (memory[8] != std::byte(2 + number % 2) || memory[9] != std::byte(number % 2)) {
+        return absl::InternalError("not in the order of keys");
+      }
+      RETURN_IF_ERROR(rank.gpu->FinalizeAndDestroy(part));
+    }
+    RETURN_IF_ERROR(rank.gpu->FinalizeAndDestroy(rank.communicator));
+    return rank.stand_in->Violations().empty() ? absl::OkStatus()
+                                               : absl::InternalError("violations");
+  });
+  EXPECT_THAT(results, Each(IsEmpty()));
+}
+
+TEST(RanksTest, ASplitIsACallThatAllRanksMakeInOneOrder) {
+  const auto results = RunTwo([](const Rank& rank, void* memory) {
+    ncclComm_t part = nullptr;
+    return rank.rank == 0 ? Split(rank, 0, 0, part)
+                          : rank.nccl().ncclBroadcast(memory, memory, 10, ncclInt32, 0,
+                                                      rank.communicator, rank.gpu->stream());
+  });
+  EXPECT_THAT(results, Each(AllOf(HasSubstr("the ranks differ in call 1 of the communicator"),
+                                  HasSubstr("makes ncclCommSplit"))));
+}
+
+// What is under way in a part goes on; a split that has not been made ends with the whole.
+TEST(RanksTest, AnAbortEndsWhatIsBeingSplitAndNothingElse) {
+  const auto results = RunRanks(2, [](int number, Meeting& meeting) -> absl::Status {
+    ASSIGN_OR_RETURN(Rank rank, Join(number, meeting));
+    ASSIGN_OR_RETURN(const int64_t free_before, rank.gpu->FreeBytes());
+    ncclComm_t part = nullptr;
+    if (number == 0) {
+      RETURN_IF_ERROR(rank.stand_in->Check(Split(rank, 0, 0, part), "ncclCommSplit"));
+      for (int i = 0; i < 100; ++i) {
+        ncclResult_t state = ncclSuccess;
+        rank.nccl().ncclCommGetAsyncError(rank.communicator, &state);
+        if (state != ncclInProgress) return absl::InternalError("a split of one rank");
+      }
+    }
+    RETURN_IF_ERROR(
+        rank.stand_in->Check(rank.nccl().ncclCommAbort(rank.communicator), "ncclCommAbort"));
+    ASSIGN_OR_RETURN(const int64_t free_bytes, rank.gpu->FreeBytes());
+    if (part != nullptr || free_bytes <= free_before) return absl::InternalError("a part is left");
+    return rank.stand_in->Violations().empty() ? absl::OkStatus()
+                                               : absl::InternalError("violations");
+  });
+  EXPECT_THAT(results, Each(IsEmpty()));
 }
 
 // As NCCL, which connects two ranks when they have the first message.

@@ -3,6 +3,7 @@
 #include "common/plan/course.h"
 #include "common/plan/course_tables.h"
 #include "worker/courses/course_places.h"
+#include "worker/courses/course_steps.h"
 
 #include <algorithm>
 #include <optional>
@@ -28,34 +29,36 @@ int64_t SummandBytes(const TensorTable& table, const DeviceId& device) {
 CountedCourse::CountedCourse(Ports ports, const WorkerPart& part) : ports_(std::move(ports)) {
   for (const DeviceRank device : part.spec().devices) {
     const DeviceId& name = part.tensors().devices()[device];
-    whole_.array_bytes += ArrayBytesOf(part, name);
+    array_bytes_ += ArrayBytesOf(part, name, CourseRunner::kGpu);
     for (const Course<WorkerPart>& course : part.courses()) {
       for (const Course<WorkerPart>::Step& step : course.steps) {
         if (!step.reduction.has_value()) continue;
-        whole_.reduced_bytes += course.instances * SummandBytes(step.move->tensors(), name);
+        reduced_bytes_ += course.instances * SummandBytes(step.move->tensors(), name);
       }
     }
   }
   for (const Course<WorkerPart>& course : part.courses()) {
-    whole_.steps_moved += course.instances * std::ssize(course.steps);
+    for (const StepKind kind : KindsOf(course)) steps_.push_back({kind, course.instances});
   }
-  ports_.counters.array_bytes += whole_.array_bytes;
+  ports_.counters.AddArrays(array_bytes_);
 }
 
-CountedCourse::~CountedCourse() { ports_.counters.array_bytes -= whole_.array_bytes; }
+CountedCourse::~CountedCourse() { ports_.counters.AddArrays(-array_bytes_); }
 
 void CountedCourse::OnDeviceDone(const TaskKey& key, const DeviceReport& report) {
   ports_.observer.OnDeviceDone(key, report);
 }
 
 void CountedCourse::OnTaskDone(const TaskReport& report) {
+  // The next task may come before this goes.
+  ports_.counters.AddArrays(-std::exchange(array_bytes_, 0));
   const bool is_whole =
       report.status.ok() && std::ranges::all_of(report.devices, [](const DeviceReport& device) {
         return device.status.ok();
       });
   if (is_whole) {
-    ports_.counters.steps_moved += whole_.steps_moved;
-    ports_.counters.reduced_bytes += whole_.reduced_bytes;
+    for (const auto& [kind, steps] : steps_) ports_.counters.CountSteps(kind, steps);
+    ports_.counters.reduced_bytes += reduced_bytes_;
   }
   ports_.observer.OnTaskDone(report);
   ports_.over();

@@ -1,11 +1,14 @@
 #pragma once
 
+#include "common/plan/step_kind.h"
 #include "common/plan/worker_part.h"
 #include "worker/courses/course_counters.h"
 #include "worker/executor/task.h"
 
 #include <cstdint>
 #include <functional>
+#include <utility>
+#include <vector>
 
 namespace crossmesh {
 
@@ -32,7 +35,10 @@ class CountedCourse final : public TaskObserver {
 
  private:
   const Ports ports_;
-  CourseCounters whole_;  // what all of it comes to
+  // What all of it comes to.
+  std::vector<std::pair<StepKind, int64_t>> steps_;
+  int64_t reduced_bytes_ = 0;
+  int64_t array_bytes_ = 0;
 };
 
 }  // namespace crossmesh

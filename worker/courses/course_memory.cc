@@ -15,7 +15,7 @@ absl::StatusOr<ArrayMemory> ArrayMemory::Create(const WorkerPart& part,
   ArrayMemory memory;
   for (const DeviceRank device : part.spec().devices) {
     const DeviceId& name = part.tensors().devices()[device];
-    const int64_t bytes = ArrayBytesOf(part, name);
+    const int64_t bytes = ArrayBytesOf(part, name, CourseRunner::kHost);
     if (bytes == 0) continue;
     ASSIGN_OR_RETURN(memory.arenas_[name], At(absl::StrCat("arrays between steps, ", bytes,
                                                            " bytes at device ", ToString(name)),

@@ -8,18 +8,27 @@
 
 namespace crossmesh {
 
-int64_t ArrayBytesOf(const WorkerPart& part, const DeviceId& device) {
+namespace {
+
+CourseTables TablesOf(const Course<WorkerPart>& course, CourseRunner runner) {
+  const CourseTables tables(course);
+  return runner == CourseRunner::kGpu ? tables : tables.WithoutCollectives();
+}
+
+}  // namespace
+
+int64_t ArrayBytesOf(const WorkerPart& part, const DeviceId& device, CourseRunner runner) {
   int64_t bytes = 0;
   for (const Course<WorkerPart>& course : part.courses()) {
-    bytes = std::max(bytes, CourseMemory(CourseTables(course), device).bytes());
+    bytes = std::max(bytes, CourseMemory(TablesOf(course, runner), device).bytes());
   }
   return bytes;
 }
 
 CoursePlaces::CoursePlaces(const TaskSpec& task, const Course<WorkerPart>& course,
-                           ArraysOf arrays_of)
+                           ArraysOf arrays_of, CourseRunner runner)
     : task_(task), course_(course) {
-  const CourseTables tables(course);
+  const CourseTables tables = TablesOf(course, runner);
   const WorkerPart& part = task.part->part();
   for (const DeviceRank device : part.spec().devices) {
     const DeviceId& name = part.tensors().devices()[device];

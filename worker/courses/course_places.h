@@ -17,9 +17,12 @@
 
 namespace crossmesh {
 
+// Who carries out a course: GPUs call collectives where a step says so, and need no summands there.
+enum class CourseRunner : uint8_t { kHost, kGpu };
+
 // What the courses of a part have on one of its devices between their steps; one course after the
 // other uses it. Cost: the tensors of all steps.
-int64_t ArrayBytesOf(const WorkerPart& part, const DeviceId& device);
+int64_t ArrayBytesOf(const WorkerPart& part, const DeviceId& device, CourseRunner runner);
 
 // Where the steps of one course read and write, instance by instance. Follows no address, so these
 // may be a GPU's. Refers to the task and the course.
@@ -29,12 +32,14 @@ class CoursePlaces {
   using ArraysOf = absl::FunctionRef<std::byte*(const DeviceId&)>;
 
   // `task` has the tiles of the whole part.
-  CoursePlaces(const TaskSpec& task, const Course<WorkerPart>& course, ArraysOf arrays_of);
+  CoursePlaces(const TaskSpec& task, const Course<WorkerPart>& course, ArraysOf arrays_of,
+               CourseRunner runner);
 
   // Of this worker's devices, by their ranks in the step's table.
   absl::flat_hash_map<DeviceRank, BoundTiles> Of(CourseProgress::At at, Side side) const;
 
-  // The summands that a step has brought for one tensor on one device, and where they go.
+  // The summands that a step has brought for one tensor on one device, and where they go. Their
+  // place is null where a collective adds them.
   struct Reducing {
     DataType type = DataType::kF32;
     Summands summands;  // of all rows

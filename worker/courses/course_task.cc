@@ -3,13 +3,12 @@
 #include "common/base/digest_builder.h"
 #include "common/base/status_macros.h"
 #include "common/event_loop/event_loop.h"
-#include "common/numbers/element_reducer.h"
 #include "common/plan/course.h"
+#include "worker/courses/course_steps.h"
 #include "worker/executor/phase_timer.h"
 #include "worker/executor/prepared_part.h"
 #include "worker/executor/replay_runner.h"
 
-#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -17,12 +16,6 @@
 
 namespace crossmesh {
 namespace {
-
-// Summands that are read between two looks at the transport.
-constexpr int64_t kReductionBytes = int64_t{1} << 20;
-
-// Steps are plans of their own beside the operation's attempts, whose numbers are small.
-constexpr uint32_t kStepsBegin = uint32_t{1} << 16;
 
 CourseProgress::Settings SettingsOf(const Course<WorkerPart>& course) {
   CourseProgress::Settings settings{.instances = course.instances, .buffers = course.buffers};
@@ -32,19 +25,15 @@ CourseProgress::Settings SettingsOf(const Course<WorkerPart>& course) {
   return settings;
 }
 
-void AddLink(const LinkReport& link, std::vector<LinkReport>& links) {
-  const auto known = std::ranges::find(links, link.peer, &LinkReport::peer);
-  if (known == links.end()) return links.push_back(link);
-  known->sent_bytes += link.sent_bytes;
-  known->busy_seconds += link.busy_seconds;
-}
-
 }  // namespace
 
 CourseTask::Running::Running(const TaskSpec& task, const Course<WorkerPart>& course,
                              const ArrayMemory& memory)
     : progress(SettingsOf(course)),
-      places(task, course, [&memory](const DeviceId& device) { return memory.of(device); }) {}
+      places(
+          task, course, [&memory](const DeviceId& device) { return memory.of(device); },
+          CourseRunner::kHost),
+      kinds(KindsOf(course)) {}
 
 CourseTask::CourseTask(Ports ports, TaskSpec spec, ArrayMemory memory)
     : ports_(std::move(ports)),
@@ -53,7 +42,7 @@ CourseTask::CourseTask(Ports ports, TaskSpec spec, ArrayMemory memory)
       begun_(std::chrono::steady_clock::now()),
       report_{.key = spec_.key},
       tiles_(ports_.release) {
-  ports_.counters.array_bytes += memory_.bytes();
+  ports_.counters.AddArrays(memory_.bytes());
   for (const Course<WorkerPart>& course : spec_.part->part().courses()) {
     courses_.push_back(std::make_unique<Running>(spec_, course, memory_));
     courses_.back()->first_step = steps_;
@@ -61,7 +50,7 @@ CourseTask::CourseTask(Ports ports, TaskSpec spec, ArrayMemory memory)
   }
 }
 
-CourseTask::~CourseTask() { ports_.counters.array_bytes -= memory_.bytes(); }
+CourseTask::~CourseTask() { ports_.counters.AddArrays(-memory_.bytes()); }
 
 absl::Status CourseTask::Start() {
   absl::Status started;
@@ -89,38 +78,21 @@ absl::Status CourseTask::Start() {
 absl::Status CourseTask::StartStep(size_t c, int32_t step) {
   const Course<WorkerPart>& course = spec_.part->part().courses()[c];
   const CoursePlaces& places = courses_[c]->places;
-  ReplaySpec replay{.key = KeyOf(courses_[c]->first_step + step),
-                    .token_high = spec_.token_high,
-                    .token_low = spec_.token_low,
-                    .part = spec_.part->courses()[c][step],
-                    .peers = spec_.peers,
-                    .checksums = spec_.checksums,
-                    .stall_limit = spec_.stall_limit};
+  ReplaySpec replay =
+      ReplaysOfStep(spec_, courses_[c]->first_step + step, spec_.part->courses()[c][step]);
   const int32_t buffers = HasInstanceBuffers(course, step) ? course.instances : course.buffers;
   for (int32_t instance = 0; instance < buffers; ++instance) {
     const CourseProgress::At at{.step = step, .instance = instance};
     replay.buffers.push_back({.sources = places.Of(at, Side::kSource),
                               .destinations = places.Of(at, Side::kDestination)});
   }
-  const TensorTable& whole = spec_.part->part().tensors();
-  const std::vector<DeviceId>& devices = replay.part->part().tensors().devices();
-  for (DeviceRank rank = 0; rank < std::ssize(devices); ++rank) {
-    const std::optional<DeviceRank> of_whole = whole.FindDevice(devices[rank]);
-    if (!of_whole.has_value()) continue;
-    const auto peer = spec_.peer_of_device.find(*of_whole);
-    if (peer != spec_.peer_of_device.end()) replay.peer_of_device[rank] = peer->second;
-  }
   return ports_.replays.StartReplays(std::move(replay), *this);
 }
 
-ReplayKey CourseTask::KeyOf(int32_t step) const {
-  ReplayKey key = ReplayKeyOf(spec_.key);
-  key.plan += kStepsBegin * static_cast<uint32_t>(step + 1);
-  return key;
-}
+ReplayKey CourseTask::KeyOf(int32_t step) const { return KeyOfStep(ReplayKeyOf(spec_.key), step); }
 
 int32_t CourseTask::StepOf(const TaskKey& key) const {
-  return static_cast<int32_t>((key.plan - spec_.key.plan) / kStepsBegin) - 1;
+  return StepOfKey(ReplayKeyOf(spec_.key), key.plan);
 }
 
 const Course<WorkerPart>& CourseTask::course() const {
@@ -150,7 +122,8 @@ void CourseTask::Drive() {
     ports_.replays.ReplaySourceHere(key_of(*at), static_cast<uint32_t>(at->instance));
   }
   while (const auto at = progress.Reduce()) {
-    reducing_.push_back({.at = *at, .tensors = running().places.ReducingOf(*at)});
+    reducing_.push_back(
+        {*at, {running().places.ReducingOf(*at), *course().steps[at->step].reduction}});
     PostReduction();
   }
 }
@@ -170,37 +143,16 @@ void CourseTask::ReduceSome() {
     return;
   }
   Work& work = reducing_.front();
-  if (!ReducePiece(work)) return PostReduction();
+  {
+    const PhaseTimer timer(report_.seconds.unpack);
+    ports_.counters.reduced_bytes += work.reduction.ReducePiece();
+  }
+  if (!work.reduction.done()) return PostReduction();
   const CourseProgress::At at = work.at;
   reducing_.pop_front();
   if (!reducing_.empty()) PostReduction();
   running().progress.OnReduced(at);
   Drive();
-}
-
-bool CourseTask::ReducePiece(Work& work) {
-  const PhaseTimer timer(report_.seconds.unpack);
-  const Reduction& reduction = *course().steps[work.at.step].reduction;
-  for (int64_t left = kReductionBytes; work.tensor < work.tensors.size();) {
-    if (left <= 0) return false;
-    const CoursePlaces::Reducing& tensor = work.tensors[work.tensor];
-    // Whole elements, whatever their size.
-    const int64_t piece = std::max<int64_t>(4096, left / tensor.summands.count / 4096 * 4096);
-    const int64_t bytes = std::min(piece, tensor.rows.row_bytes - work.offset);
-    Summands summands = tensor.summands;
-    summands.first += work.row * tensor.rows.row_bytes + work.offset;
-    ReducerFor(tensor.type, reduction.kind)(
-        summands, tensor.out + work.row * tensor.out_pitch + work.offset, bytes, reduction.divisor);
-    left -= bytes * summands.count;
-    ports_.counters.reduced_bytes += bytes * summands.count;
-    work.offset += bytes;
-    if (work.offset < tensor.rows.row_bytes) continue;
-    work.offset = 0;
-    if (++work.row < tensor.rows.rows()) continue;
-    work.row = 0;
-    ++work.tensor;
-  }
-  return true;
 }
 
 void CourseTask::OnDeviceDone(const TaskKey& key, const DeviceReport& report) {
@@ -217,14 +169,15 @@ void CourseTask::OnDeviceDone(const TaskKey& key, const DeviceReport& report) {
 }
 
 void CourseTask::OnTaskDone(const TaskReport& report) {
-  AddReport(report);
+  AddToReport(report, report_);
   if (is_stopping_) return;
+  report_.status.Update(report.status);
   if (!report.status.ok() || !failure_.ok()) {
     return Stop(failure_.ok() ? report.status : failure_);
   }
   const CourseProgress::At moved{.step = StepOf(report.key) - running().first_step,
                                  .instance = static_cast<int32_t>(report.key.instance)};
-  ++ports_.counters.steps_moved;
+  ports_.counters.CountSteps(running().kinds[moved.step]);
   // Before anything else may take the memory.
   if (const absl::Status status = ReleaseSource(moved); !status.ok()) return Cancel(status);
   running().progress.OnMoved(moved);
@@ -240,24 +193,6 @@ void CourseTask::EmptyDestinations() {
 absl::Status CourseTask::ReleaseSource(CourseProgress::At moved) {
   if (moved.step != 0 || !course().releases_source) return absl::OkStatus();
   return tiles_.Release(running().places.SourceRowsOf(moved.instance));
-}
-
-void CourseTask::AddReport(const TaskReport& report) {
-  if (!is_stopping_) report_.status.Update(report.status);
-  for (const std::string& peer : report.lost_peers) {
-    if (std::ranges::find(report_.lost_peers, peer) == report_.lost_peers.end()) {
-      report_.lost_peers.push_back(peer);
-    }
-  }
-  report_.first_loss.Update(report.first_loss);
-  report_.sent_bytes += report.sent_bytes;
-  report_.received_bytes += report.received_bytes;
-  report_.copied_bytes += report.copied_bytes;
-  report_.seconds.bind = std::max(report_.seconds.bind, report.seconds.bind);
-  report_.seconds.pack += report.seconds.pack;
-  report_.seconds.unpack += report.seconds.unpack;
-  report_.seconds.checksum += report.seconds.checksum;
-  for (const LinkReport& link : report.links) AddLink(link, report_.links);
 }
 
 void CourseTask::Cancel(const absl::Status& why) {

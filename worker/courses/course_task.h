@@ -2,10 +2,12 @@
 
 #include "common/base/digest.h"
 #include "common/event_loop/timer_id.h"
+#include "common/plan/step_kind.h"
 #include "worker/courses/course_counters.h"
 #include "worker/courses/course_memory.h"
 #include "worker/courses/course_places.h"
 #include "worker/courses/course_progress.h"
+#include "worker/courses/step_reduction.h"
 #include "worker/courses/tile_release.h"
 #include "worker/executor/replay.h"
 #include "worker/executor/task.h"
@@ -64,15 +66,13 @@ class CourseTask final : public ReplayObserver {
 
     CourseProgress progress;
     CoursePlaces places;
-    int32_t first_step = 0;  // in a numbering of the steps of all courses
+    std::vector<StepKind> kinds;  // of its steps
+    int32_t first_step = 0;       // in a numbering of the steps of all courses
   };
   // What is left of a reduction that has begun.
   struct Work {
     CourseProgress::At at;
-    std::vector<CoursePlaces::Reducing> tensors;
-    size_t tensor = 0;
-    int64_t row = 0;
-    int64_t offset = 0;  // in the row
+    StepReduction reduction;
   };
 
   absl::Status StartStep(size_t course, int32_t step);
@@ -87,12 +87,9 @@ class CourseTask final : public ReplayObserver {
   void Drive();
   void PostReduction();
   void ReduceSome();
-  // Reduces a bounded piece; whether the work is done.
-  bool ReducePiece(Work& work);
   void EmptyDestinations();
   // Of an instance whose first step has moved, if the course does that.
   absl::Status ReleaseSource(CourseProgress::At moved);
-  void AddReport(const TaskReport& report);
   void Stop(const absl::Status& why);
   void Finish();
   Digest DigestOf(DeviceRank device) const;

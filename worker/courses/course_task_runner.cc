@@ -30,7 +30,7 @@ absl::Status CourseTaskRunner::Start(TaskSpec spec, TaskObserver& observer) {
       CourseTask::Ports{
           .loop = ports_.loop,
           .replays = ports_.replays,
-          .counters = counters_,
+          .counters = ports_.counters,
           .observer = observer,
           .release = ports_.release,
           // Not from inside the task's own call.
@@ -71,7 +71,7 @@ absl::Status CourseTaskRunner::StartOnGpus(TaskSpec spec, TaskObserver& observer
   }
   auto counted = std::make_unique<CountedCourse>(
       CountedCourse::Ports{
-          .counters = counters_,
+          .counters = ports_.counters,
           .observer = observer,
           // Not from inside the task's own call.
           .over = [this, key] { ports_.loop.Post([this, key] { on_gpus_.erase(key); }); }},

@@ -33,6 +33,7 @@ class CourseTaskRunner final : public TaskRunner {
     EventLoop& loop;
     ReplayRunner& replays;
     TaskRunner& others;
+    CourseCounters& counters;
     // Memory of the host for what a device of this worker has between steps.
     std::function<absl::StatusOr<std::shared_ptr<Arena>>(const DeviceId&, ByteCount)> make_memory;
     std::function<bool(const DeviceId&)> is_gpu;
@@ -50,7 +51,7 @@ class CourseTaskRunner final : public TaskRunner {
   void RaiseEpoch(uint64_t epoch) override { ports_.others.RaiseEpoch(epoch); }
   void PeerLost(const TaskKey& key, absl::string_view worker, absl::Status why) override;
   std::optional<int64_t> MovedBytes(const TaskKey& key) const override;
-  const CourseCounters& counters() const { return counters_; }
+  const CourseCounters& counters() const { return ports_.counters; }
 
  private:
   absl::StatusOr<bool> IsOnGpus(const TaskSpec& spec) const;
@@ -58,7 +59,6 @@ class CourseTaskRunner final : public TaskRunner {
   CourseTask* Find(const TaskKey& key) const;
 
   const Ports ports_;
-  CourseCounters counters_;
   std::map<TaskKey, std::unique_ptr<CourseTask>> tasks_;
   std::map<TaskKey, std::unique_ptr<CountedCourse>> on_gpus_;
 };

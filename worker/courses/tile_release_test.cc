@@ -82,6 +82,7 @@ class ArenaTaskRunner final : public TaskRunner, private TaskObserver {
             {.loop = loop,
              .replays = executor.replays(),
              .others = executor,
+             .counters = counters_,
              .make_memory = [this](const DeviceId& device,
                                    ByteCount bytes) { return count_.Make(device, bytes.value()); },
              .is_gpu = [](const DeviceId&) { return false; },
@@ -153,6 +154,7 @@ class ArenaTaskRunner final : public TaskRunner, private TaskObserver {
   void OnTaskDone(const TaskReport& report) override { observer_->OnTaskDone(report); }
 
   ArenaCount& count_;
+  CourseCounters counters_;
   CourseTaskRunner runner_;
   TaskObserver* observer_ = nullptr;
   TaskSpec given_;

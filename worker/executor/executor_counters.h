@@ -24,6 +24,8 @@ struct ExecutorCounters {
   int64_t stalls = 0;
   int64_t messages_dropped = 0;  // wrong token, task over, or too many pending
   int64_t staging_bytes_used = 0;
+  int64_t send_staging_peak = 0;  // bytes, the most at a time
+  int64_t receive_staging_peak = 0;
 
   LinkBytes& At(absl::string_view link) {
     for (LinkBytes& known : links) {

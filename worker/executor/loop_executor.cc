@@ -133,6 +133,8 @@ const ExecutorCounters& LoopExecutor::counters() const {
   CHECK(shared_ != nullptr) << "counters before Attach";
   shared_->counters.staging_bytes_used =
       shared_->send_staging.used_bytes() + shared_->receive_staging.used_bytes();
+  shared_->counters.send_staging_peak = shared_->send_staging.peak_bytes();
+  shared_->counters.receive_staging_peak = shared_->receive_staging.peak_bytes();
   return shared_->counters;
 }
 

@@ -279,6 +279,8 @@ TEST_F(LittleRoomTest, StagingInUseIsCounted) {
   executor_->Cancel({.operation = 1, .epoch = 1}, absl::CancelledError("enough"));
   EndSends();
   EXPECT_EQ(executor_->counters().staging_bytes_used, 0);
+  EXPECT_EQ(executor_->counters().send_staging_peak, 2 * 3 * StagingPool::kUnitBytes);
+  EXPECT_EQ(executor_->counters().receive_staging_peak, 0);
 }
 
 TEST_F(LittleRoomTest, MessagesForWhichThereIsNoRoomAreDropped) {

@@ -3,6 +3,7 @@
 #include "worker/executor/task.h"
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -35,6 +36,8 @@ struct ReplaySpec {
   struct Buffer {
     absl::flat_hash_map<DeviceRank, BoundTiles> sources;       // of this worker's devices
     absl::flat_hash_map<DeviceRank, BoundTiles> destinations;  // of this worker's devices
+    // Of a part with courses: where what each of these devices has between steps begins.
+    absl::flat_hash_map<DeviceRank, std::byte*> arrays;
   };
 
   ReplayKey key;
@@ -48,6 +51,9 @@ struct ReplaySpec {
   absl::Duration stall_limit = absl::Seconds(5);
   uint32_t first_instance = 0;  // those below it are over
 };
+
+// What a buffer's task is made of.
+TaskSpec TaskOf(const ReplaySpec& spec, const ReplaySpec::Buffer& buffer);
 
 // Called on the executor's loop, never from inside a call of its methods. The keys that it is told
 // have the instance. When a task is done, its buffer is free: nothing reads or writes its memory.

@@ -25,9 +25,8 @@ ReplayRunner::~ReplayRunner() = default;
 
 absl::Status ReplayRunner::StartReplays(ReplaySpec spec, ReplayObserver& observer) {
   RETURN_IF_ERROR(CheckReplays(spec));
-  ASSIGN_OR_RETURN(
-      const std::vector<std::optional<PeerId>> peer_ids,
-      peers_.Connect(ReplaySet::SpecOf(spec, spec.buffers.front()), shared_.transport));
+  ASSIGN_OR_RETURN(const std::vector<std::optional<PeerId>> peer_ids,
+                   peers_.Connect(TaskOf(spec, spec.buffers.front()), shared_.transport));
   Replaying& replaying = replays_[spec.key];
   replaying.set = std::make_unique<ReplaySet>(spec, peer_ids, shared_, observer);
   replaying.stall_limit = spec.stall_limit;
@@ -45,7 +44,7 @@ absl::Status ReplayRunner::CheckReplays(const ReplaySpec& spec) const {
                                                  ", plan ", spec.key.plan, " were started before"));
   }
   for (const ReplaySpec::Buffer& buffer : spec.buffers) {
-    RETURN_IF_ERROR(CheckTask(ReplaySet::SpecOf(spec, buffer), shared_.send_staging.bytes()));
+    RETURN_IF_ERROR(CheckTask(TaskOf(spec, buffer), shared_.send_staging.bytes()));
   }
   // A rewound task does not compute them again.
   if (!SourceScales(*spec.part, spec.buffers.front().sources).devices().empty()) {

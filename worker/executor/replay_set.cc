@@ -8,28 +8,11 @@
 
 namespace crossmesh {
 
-TaskSpec ReplaySet::SpecOf(const ReplaySpec& spec, const ReplaySpec::Buffer& buffer) {
-  TaskSpec task{.key = spec.key.OfInstance(spec.first_instance),
-                .token_high = spec.token_high,
-                .token_low = spec.token_low,
-                .part = spec.part,
-                .sources = buffer.sources,
-                .destinations = buffer.destinations,
-                .peers = spec.peers,
-                .peer_of_device = spec.peer_of_device,
-                .checksums = spec.checksums,
-                .deadline = absl::InfiniteDuration(),
-                .stall_limit = spec.stall_limit,
-                .receivers_say_ready = true};
-  for (const auto& [device, tiles] : buffer.sources) task.awaited_sources.insert(device);
-  return task;
-}
-
 ReplaySet::ReplaySet(const ReplaySpec& spec, std::span<const std::optional<PeerId>> peer_ids,
                      ExecutorResources& shared, ReplayObserver& observer)
     : shared_(shared), observer_(observer), next_instance_(spec.first_instance) {
   for (const ReplaySpec::Buffer& buffer : spec.buffers) {
-    buffers_.push_back({.task = std::make_unique<TaskExecution>(SpecOf(spec, buffer), peer_ids,
+    buffers_.push_back({.task = std::make_unique<TaskExecution>(TaskOf(spec, buffer), peer_ids,
                                                                 shared, observer)});
   }
   // A receiver begins an instance when it has ended the one before in the same buffer, which this

@@ -23,9 +23,6 @@ class ReplaySet {
   ReplaySet(const ReplaySpec& spec, std::span<const std::optional<PeerId>> peer_ids,
             ExecutorResources& shared, ReplayObserver& observer);
 
-  // What a buffer's task is made of.
-  static TaskSpec SpecOf(const ReplaySpec& spec, const ReplaySpec::Buffer& buffer);
-
   void Begin(int32_t buffer, uint32_t instance);
   void Stop(const absl::Status& why);
   // As TaskPeers::TellStopped.

@@ -46,6 +46,7 @@ std::optional<std::span<std::byte>> StagingPool::Allocate(int64_t bytes, Staging
   Forget(waiter);
   std::fill_n(used_.begin() + *begin, units, true);
   used_units_ += units;
+  peak_units_ = std::max(peak_units_, used_units_);
   return arena_->bytes().subspan(*begin * kUnitBytes, bytes);
 }
 

@@ -46,6 +46,8 @@ class StagingPool {
   std::span<std::byte> memory() const;
   int fd() const;
   int64_t used_bytes() const { return used_units_ * kUnitBytes; }
+  // The most that was in use at a time.
+  int64_t peak_bytes() const { return peak_units_ * kUnitBytes; }
 
   // Nothing when `waiter` must wait; it is told later. `bytes` is at most bytes().
   std::optional<std::span<std::byte>> Allocate(int64_t bytes, StagingWaiter& waiter);
@@ -62,6 +64,7 @@ class StagingPool {
   const std::shared_ptr<Arena> arena_;  // ours alone
   std::vector<bool> used_;              // by unit
   int64_t used_units_ = 0;
+  int64_t peak_units_ = 0;
   std::vector<StagingWaiter*> waiters_;  // in line
 };
 

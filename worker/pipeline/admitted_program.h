@@ -16,5 +16,9 @@ namespace crossmesh {
 absl::StatusOr<std::shared_ptr<const WorkerProgram>> AdmitProgram(absl::string_view name,
                                                                   absl::string_view bytes,
                                                                   MemoryBudget& memory);
+// The same of a v1::LayerProgram.
+absl::StatusOr<std::shared_ptr<const WorkerProgram>> AdmitLayerProgram(absl::string_view name,
+                                                                       absl::string_view bytes,
+                                                                       MemoryBudget& memory);
 
 }  // namespace crossmesh

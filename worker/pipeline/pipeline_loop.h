@@ -25,17 +25,21 @@ struct PipelineTensor {
     std::span<std::byte> bytes;
   };
   std::string name;
-  StageIndex other_stage = 0;  // where it comes from, or goes to
+  StageIndex other_stage = 0;  // where it comes from, or goes to; in a layer program, the rank
+  std::string transfer = {};   // "0>1"; of a layer program its own name
   DataType type{};
   std::vector<int64_t> shape;  // of the whole, for microbatches of this size
   std::vector<Tile> tiles;     // by device; none of devices whose part is neither sent nor received
 };
 
-// What to compute next. A gradient has the name of its activation.
+// What to compute next, in a pipeline or a layer program. A gradient has the name of its
+// activation.
 struct PipelineOp {
   int64_t iteration = 0;
-  Op op;
-  int64_t samples = 0;                  // of the microbatch
+  Op op;                                // of a pipeline
+  std::string name = {};                // "0F3"; of a layer program its own
+  int32_t place = 0;                    // among the rank's ops
+  int64_t samples = 0;                  // of the microbatch; of a pipeline
   double seconds = 0;                   // that it is profiled to take; of a fused one, both
   std::vector<PipelineTensor> inputs;   // to be read until Done: copy what is needed later
   std::vector<PipelineTensor> outputs;  // to be filled before Done
@@ -92,7 +96,8 @@ class PipelineLoop {
   // Gives the run up, unless it is over.
   virtual ~PipelineLoop() = default;
   virtual RankIndex rank() const = 0;
-  // Stages and microbatches of the rank's schedule, in order; the same in every iteration.
+  // Stages and microbatches of the rank's schedule, in order; the same in every iteration. Of a
+  // layer program as many as it has ops, whose names alone say what they are.
   virtual const std::vector<Op>& ops() const = 0;
   // Blocks until there is something to do: an op, or a pair, begins when its inputs are in place
   // and there is room for its outputs.
@@ -103,6 +108,14 @@ class PipelineLoop {
   // It cannot be done: the iteration fails everywhere, with this reason; where state is lost, the
   // run.
   virtual void Fail(const absl::Status& why) = 0;
+  // Done where it is OK, else Fail.
+  void Answer(const absl::Status& status) {
+    if (status.ok()) {
+      Done();
+    } else {
+      Fail(status);
+    }
+  }
 };
 
 }  // namespace crossmesh

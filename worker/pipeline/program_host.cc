@@ -1,6 +1,7 @@
 #include "worker/pipeline/program_host.h"
 
 #include "common/base/status_macros.h"
+#include "common/event_loop/event_loop.h"
 #include "worker/pipeline/admitted_program.h"
 #include "worker/pipeline/pipeline_loop.h"
 #include "worker/pipeline/program_start.h"
@@ -20,9 +21,9 @@ namespace crossmesh {
 absl::StatusOr<std::shared_ptr<const ProgramMemory>> ProgramHost::Prepare(
     const ProgramStart& start, const std::string& bytes) const {
   RETURN_IF_ERROR(CheckRuns(start));
-  ASSIGN_OR_RETURN(
-      std::shared_ptr<const WorkerProgram> program,
-      AdmitProgram(absl::StrCat("program of run ", start.run_id), bytes, ports_.memory));
+  ASSIGN_OR_RETURN(std::shared_ptr<const WorkerProgram> program,
+                   (start.layers ? AdmitLayerProgram : AdmitProgram)(
+                       absl::StrCat("program of run ", start.run_id), bytes, ports_.memory));
   RETURN_IF_ERROR(CheckDevices(*program));
   return ProgramMemory::Create(std::move(program), ports_.make_arena);
 }
@@ -76,10 +77,35 @@ absl::StatusOr<std::unique_ptr<PipelineLoop>> ProgramHost::WaitForLoop() {
   }
 }
 
-void ProgramHost::Enter(const std::shared_ptr<ServedProgram>& program) {
+absl::StatusOr<bool> ProgramHost::GiveUpOlder(const ProgramStart& start,
+                                              std::function<void()> then) {
+  const Order order(start.epoch, start.operation);
+  std::vector<std::shared_ptr<ServedProgram>> older;
   {
     MutexLock lock(mutex_);
-    programs_.emplace(program.get(), program);
+    for (auto& [key, entered] : programs_) {
+      if (entered.run_id != start.run_id) continue;
+      if (entered.order > order) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            "program of run ", start.run_id, ": expected the newest start, found one of epoch ",
+            entered.order.first, " that came after that of epoch ", start.epoch));
+      }
+      older.push_back(entered.program);
+      if (older.size() == 1) entered.on_left.push_back(then);
+    }
+  }
+  for (const auto& program : older) {
+    program->GiveUp(absl::AbortedError(
+        absl::StrCat("superseded by another start, of controller epoch ", start.epoch)));
+  }
+  return !older.empty();
+}
+
+void ProgramHost::Enter(const std::shared_ptr<ServedProgram>& program, const ProgramStart& start) {
+  {
+    MutexLock lock(mutex_);
+    programs_[program.get()] = {
+        .program = program, .run_id = start.run_id, .order = {start.epoch, start.operation}};
     // One that comes while the host stops is given up like those that were there.
     if (!stopped_) return;
   }
@@ -87,11 +113,15 @@ void ProgramHost::Enter(const std::shared_ptr<ServedProgram>& program) {
 }
 
 std::shared_ptr<ServedProgram> ProgramHost::Leave(ServedProgram* program) {
-  MutexLock lock(mutex_);
-  std::shared_ptr<ServedProgram> left = std::move(programs_.at(program));
-  programs_.erase(program);
-  changed_.SignalAll();
-  return left;
+  Entered left;
+  {
+    MutexLock lock(mutex_);
+    left = std::move(programs_.at(program));
+    programs_.erase(program);
+    changed_.SignalAll();
+  }
+  for (std::function<void()>& then : left.on_left) ports_.control.Post(std::move(then));
+  return left.program;
 }
 
 void ProgramHost::Stop(absl::Duration timeout) {
@@ -101,7 +131,7 @@ void ProgramHost::Stop(absl::Duration timeout) {
     stopped_ = true;
     offered_.clear();
     changed_.SignalAll();
-    for (const auto& [key, program] : programs_) programs.push_back(program);
+    for (const auto& [key, entered] : programs_) programs.push_back(entered.program);
   }
   for (const auto& program : programs) {
     program->GiveUp(absl::CancelledError(absl::StrCat("worker ", options_.worker, ": it stops")));

@@ -4,6 +4,7 @@
 #include "common/base/mutex.h"
 #include "common/mesh/device.h"
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -21,9 +22,9 @@ namespace crossmesh {
 class Arena;
 class EventLoop;
 class MemoryBudget;
+class PartReplayer;
 class PipelineLoop;
 class RankQueue;
-class ReplayRunner;
 class ServedProgram;
 struct ProgramMemory;
 struct ProgramStart;
@@ -40,8 +41,10 @@ class ProgramHost {
   struct Ports {
     EventLoop& control;
     EventLoop& data;
-    ReplayRunner& runner;  // on the data loop
-    MemoryBudget& memory;  // of what programs have beside messages
+    PartReplayer& replayer;  // on the data loop
+    MemoryBudget& memory;    // of what programs have beside messages
+    // On the control loop: whether a controller of this epoch is obeyed, from now on no lower one.
+    std::function<absl::Status(uint64_t epoch)> obey;
     // As TransferMemory::MakeArena.
     std::function<absl::StatusOr<std::shared_ptr<Arena>>(const DeviceId&, ByteCount)> make_arena;
   };
@@ -51,9 +54,15 @@ class ProgramHost {
 
   EventLoop& control() const { return ports_.control; }
   EventLoop& data() const { return ports_.data; }
-  ReplayRunner& runner() const { return ports_.runner; }
+  PartReplayer& replayer() const { return ports_.replayer; }
   const std::string& worker() const { return options_.worker; }
 
+  // On the control loop; as Ports::obey.
+  absl::Status Obey(uint64_t epoch) const { return ports_.obey(epoch); }
+  // Gives up programs of the same run that were started before this one, and calls `then` on the
+  // control loop once one of them has left; false: there is none. FailedPrecondition: one was
+  // started after it.
+  absl::StatusOr<bool> GiveUpOlder(const ProgramStart& start, std::function<void()> then);
   // Decodes and proves the program, and makes its memory. FailedPrecondition: no process computes
   // here; InvalidArgument: AdmitProgram, and a device that is none of this worker's in host memory;
   // Unavailable: the worker stops; ResourceExhausted: as AdmitProgram and TransferMemory::Create.
@@ -66,12 +75,21 @@ class ProgramHost {
   absl::StatusOr<std::unique_ptr<PipelineLoop>> WaitForLoop();
 
   // Keeps a program from its start to Leave, which returns it.
-  void Enter(const std::shared_ptr<ServedProgram>& program);
+  void Enter(const std::shared_ptr<ServedProgram>& program, const ProgramStart& start);
   std::shared_ptr<ServedProgram> Leave(ServedProgram* program);
   // Gives all programs up and starts no more; waits until they have left, at most `timeout`.
   void Stop(absl::Duration timeout);
 
  private:
+  // Of all starts of a run: by epoch, then by number.
+  using Order = std::pair<uint64_t, uint64_t>;
+  struct Entered {
+    std::shared_ptr<ServedProgram> program;
+    std::string run_id;
+    Order order;
+    std::vector<std::function<void()>> on_left;
+  };
+
   absl::Status CheckRuns(const ProgramStart& start) const;
   absl::Status CheckDevices(const WorkerProgram& program) const;
 
@@ -80,8 +98,7 @@ class ProgramHost {
 
   mutable Mutex mutex_;
   CondVar changed_;
-  absl::flat_hash_map<ServedProgram*, std::shared_ptr<ServedProgram>> programs_
-      ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<ServedProgram*, Entered> programs_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<RankQueue>> offered_ ABSL_GUARDED_BY(mutex_);
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -13,8 +13,8 @@ using ActionKind = WorkerProgram::Action::Kind;
 ProgramProgress::ProgramProgress(const WorkerProgram& program)
     : program_(program), ranks_(program.ranks.size()) {
   for (const WorkerProgram::Transfer& transfer : program.transfers) {
-    transfers_.push_back({.messages = std::vector<Message>(transfer.microbatches.size())});
-    messages_ += std::ssize(transfer.microbatches);
+    transfers_.push_back({.messages = std::vector<Message>(transfer.messages())});
+    messages_ += transfer.messages();
   }
 }
 

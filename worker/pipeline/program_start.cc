@@ -36,7 +36,8 @@ absl::StatusOr<ProgramStart> FromProto(const v1::RunProgramRequest::Start& start
                        .token_low = token.low,
                        .pipeline = start.pipeline(),
                        .checksums = start.checksums(),
-                       .rehearsal = start.rehearsal()};
+                       .rehearsal = start.rehearsal(),
+                       .layers = start.layers()};
   ASSIGN_OR_RETURN(decoded.stall_limit,
                    DurationIn(start.stall_limit(), kStallLimits, "start.stall_limit"));
   if (start.has_complete_iteration()) decoded.complete_iteration = start.complete_iteration();

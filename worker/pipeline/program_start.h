@@ -31,6 +31,7 @@ struct ProgramStart {
   std::vector<Peer> peers;
   bool checksums = false;
   bool rehearsal = false;
+  bool layers = false;  // the program is a layer program
   absl::Duration stall_limit;
   std::optional<int64_t> complete_iteration;  // the last one everywhere
   std::vector<RankIndex> lost_ranks;          // ascending: a process of theirs was replaced

@@ -45,11 +45,15 @@ RankQueue::RankQueue(EventLoop& data, std::shared_ptr<const ProgramMemory> memor
     : data_(data),
       on_outcome_(std::move(on_outcome)),
       memory_(std::move(memory)),
-      rank_(memory_->program->ranks[rank].rank) {
-  for (const WorkerProgram::RankOp& op : memory_->program->ranks[rank].ops) {
+      program_rank_(memory_->program->ranks[rank]),
+      rank_(program_rank_.rank) {
+  for (const WorkerProgram::RankOp& op : program_rank_.ops) {
     ops_.push_back(op.op);
-    PipelineOp& given =
-        given_.emplace_back(PipelineOp{.op = op.op, .samples = op.samples, .seconds = op.seconds});
+    PipelineOp& given = given_.emplace_back(PipelineOp{.op = op.op,
+                                                       .name = op.Name(),
+                                                       .place = static_cast<int32_t>(given_.size()),
+                                                       .samples = op.samples,
+                                                       .seconds = op.seconds});
     AddTensors(*memory_, Side::kDestination, op.inputs, given.inputs);
     AddTensors(*memory_, Side::kSource, op.outputs, given.outputs);
   }
@@ -102,7 +106,7 @@ PipelineStep RankQueue::Next() {
   // What was given before the end is handed out first.
   if (steps_.empty()) return {.kind = PipelineStep::Kind::kOver, .why = why_};
   PipelineStep step = std::move(steps_.front());
-  steps_.pop_front();
+  steps_.erase(steps_.begin());
   if (step.kind != PipelineStep::Kind::kComplete) unanswered_ = step.kind;
   outcome_.begin_ns = absl::GetCurrentTimeNanos();
   return step;

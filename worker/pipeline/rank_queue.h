@@ -2,9 +2,9 @@
 
 #include "common/base/mutex.h"
 #include "worker/pipeline/pipeline_loop.h"
+#include "worker/pipeline/worker_program.h"
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -50,6 +50,8 @@ class RankQueue : public std::enable_shared_from_this<RankQueue> {
   // The thread's side.
 
   RankIndex rank() const { return rank_; }
+  const ProgramMemory& memory() const { return *memory_; }
+  const WorkerProgram::Rank& program_rank() const { return program_rank_; }
   const std::vector<Op>& ops() const { return ops_; }
   PipelineStep Next();
   void Done();
@@ -66,13 +68,15 @@ class RankQueue : public std::enable_shared_from_this<RankQueue> {
   EventLoop& data_;
   OnOutcome on_outcome_;  // confined to the data loop
   const std::shared_ptr<const ProgramMemory> memory_;
+  const WorkerProgram::Rank& program_rank_;  // of the memory's program
   const RankIndex rank_;
   std::vector<Op> ops_;
   std::vector<PipelineOp> given_;  // by place among the ops; one at a time is with the thread
 
   Mutex mutex_;
   CondVar changed_;
-  std::deque<PipelineStep> steps_ ABSL_GUARDED_BY(mutex_);
+  // The next one first. There are hardly ever two, and a vector keeps its memory.
+  std::vector<PipelineStep> steps_ ABSL_GUARDED_BY(mutex_);
   // Of the step that is with the thread until Done or Fail.
   std::optional<PipelineStep::Kind> unanswered_ ABSL_GUARDED_BY(mutex_);
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;

@@ -1,7 +1,11 @@
 #include "worker/pipeline/rehearsal.h"
 
-#include <cstring>
-#include <span>
+#include "common/base/status_macros.h"
+#include "worker/pipeline/rehearsed_tensor.h"
+#include "worker/pipeline/transfer_memory.h"
+
+#include <cstdint>
+#include <vector>
 
 #include <absl/strings/str_cat.h>
 #include <absl/time/clock.h>
@@ -10,48 +14,60 @@
 namespace crossmesh {
 namespace {
 
-// A byte that a message consists of. Not the hash of a library, because both ends must agree.
-std::byte ByteOf(int64_t iteration, StageIndex from, StageIndex to, MicrobatchIndex microbatch) {
-  uint64_t mixed = 0;
-  for (const int64_t word : {iteration, int64_t{from}, int64_t{to}, int64_t{microbatch}}) {
-    mixed = (mixed ^ static_cast<uint64_t>(word)) * 0x9e3779b97f4a7c15;
-    mixed ^= mixed >> 32;
+// The tensors of a program's messages, as both ends have them.
+class RehearsedProgram {
+ public:
+  RehearsedProgram(const WorkerProgram& program, const WorkerProgram::Rank& rank) : rank_(rank) {
+    for (const WorkerProgram::Transfer& transfer : program.transfers) {
+      std::vector<RehearsedTensor>& tensors = tensors_.emplace_back();
+      for (int32_t tensor = 0; tensor < std::ssize(transfer.tensors); ++tensor) {
+        tensors.emplace_back(transfer, tensor);
+      }
+    }
   }
-  return static_cast<std::byte>(mixed & 0xff);
-}
 
-bool ConsistsOf(std::span<const std::byte> bytes, std::byte expected) {
-  return bytes.empty() || (bytes.front() == expected &&
-                           std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
-}
+  absl::Status Check(const PipelineOp& op) const {
+    auto input = op.inputs.begin();
+    for (const TransferMessage& message : rank_.ops[op.place].inputs) {
+      for (const RehearsedTensor& tensor : tensors_[message.transfer]) {
+        RETURN_IF_ERROR(Check(op, message, tensor, *input++));
+      }
+    }
+    return absl::OkStatus();
+  }
 
-absl::Status Check(const PipelineOp& op) {
-  for (const PipelineTensor& input : op.inputs) {
-    const std::byte expected =
-        ByteOf(op.iteration, input.other_stage, op.op.stage, op.op.microbatch);
+  void Fill(const PipelineOp& op) const {
+    auto output = op.outputs.begin();
+    for (const TransferMessage& message : rank_.ops[op.place].outputs) {
+      for (const RehearsedTensor& tensor : tensors_[message.transfer]) {
+        for (const PipelineTensor::Tile& tile : (output++)->tiles) {
+          tensor.Fill(op.iteration, message.index, tile.bytes);
+        }
+      }
+    }
+  }
+
+ private:
+  static absl::Status Check(const PipelineOp& op, const TransferMessage& message,
+                            const RehearsedTensor& tensor, const PipelineTensor& input) {
     for (const PipelineTensor::Tile& tile : input.tiles) {
-      if (ConsistsOf(tile.bytes, expected)) continue;
-      return absl::DataLossError(absl::StrCat("tensor ", input.name, " from stage ",
-                                              input.other_stage, " at device ",
-                                              ToString(tile.device), ": expected bytes of ",
-                                              static_cast<int>(expected), ", found others"));
+      if (tensor.Fits(op.iteration, message.index, tile.bytes)) continue;
+      return absl::DataLossError(absl::StrCat("tensor ", input.name, " of ", input.transfer,
+                                              " at device ", ToString(tile.device),
+                                              ": expected what the rehearsal gives, found other "
+                                              "bytes"));
     }
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
-}
 
-void Fill(const PipelineOp& op) {
-  for (const PipelineTensor& output : op.outputs) {
-    const std::byte byte = ByteOf(op.iteration, op.op.stage, output.other_stage, op.op.microbatch);
-    for (const PipelineTensor::Tile& tile : output.tiles) {
-      std::memset(tile.bytes.data(), static_cast<int>(byte), tile.bytes.size());
-    }
-  }
-}
+  const WorkerProgram::Rank& rank_;
+  std::vector<std::vector<RehearsedTensor>> tensors_;  // [transfer][tensor]
+};
 
 }  // namespace
 
 void Rehearse(RankQueue& queue) {
+  const RehearsedProgram rehearsed(*queue.memory().program, queue.program_rank());
   for (;;) {
     const PipelineStep step = queue.Next();
     if (step.kind == PipelineStep::Kind::kOver) return;
@@ -61,14 +77,14 @@ void Rehearse(RankQueue& queue) {
       continue;
     }
     const absl::Time end = absl::Now() + absl::Seconds(step.op->seconds);
-    absl::Status found = Check(*step.op);
-    if (step.backward != nullptr) found.Update(Check(*step.backward));
+    absl::Status found = rehearsed.Check(*step.op);
+    if (step.backward != nullptr) found.Update(rehearsed.Check(*step.backward));
     if (!found.ok()) {
       queue.Fail(found);
       continue;
     }
-    Fill(*step.op);
-    if (step.backward != nullptr) Fill(*step.backward);
+    rehearsed.Fill(*step.op);
+    if (step.backward != nullptr) rehearsed.Fill(*step.backward);
     // The rest of the time that the op takes, unless the run ends before.
     queue.WaitForEnd(end - absl::Now());
     queue.Done();

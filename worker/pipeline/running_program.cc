@@ -2,7 +2,7 @@
 
 #include "common/base/error_place.h"
 #include "common/base/status_macros.h"
-#include "worker/executor/replay_runner.h"
+#include "worker/executor/part_replayer.h"
 #include "worker/pipeline/transfer_memory.h"
 
 #include <algorithm>
@@ -32,7 +32,8 @@ RunningProgram::RunningProgram(const Ports& ports, const std::string& worker, Pr
       memory_(std::move(memory)),
       progress_(*memory_->program) {
   for (const WorkerProgram::Transfer& transfer : program().transfers) {
-    const size_t messages = transfer.microbatches.size();
+    const size_t messages = transfer.messages();
+    messages_max_ = std::max<uint32_t>(messages_max_, transfer.messages());
     transfer_of_plan_.emplace(transfer.plan, static_cast<int32_t>(transfers_.size()));
     transfers_.push_back(
         {.key = {.operation = start_.operation, .epoch = start_.epoch, .plan = transfer.plan},
@@ -77,7 +78,7 @@ void RunningProgram::TellIfReady() {
 bool RunningProgram::Asks() const { return std::ranges::any_of(ranks_, &Rank::asked); }
 
 absl::Status RunningProgram::OpenTransfer(int32_t index) {
-  RETURN_IF_ERROR(ports_.runner.StartReplays(SpecOf(index), *this));
+  RETURN_IF_ERROR(ports_.replayer.StartReplays(SpecOf(index), *this));
   transfers_[index].open = true;
   return absl::OkStatus();
 }
@@ -115,7 +116,7 @@ absl::Status RunningProgram::BeginIteration(int64_t iteration) {
                     : " done"));
   }
   // Instances of all iterations are numbered on, in 32 bits.
-  if (rounds_ >= std::numeric_limits<uint32_t>::max() / program().samples.size() - 1) {
+  if (rounds_ >= std::numeric_limits<uint32_t>::max() / messages_max_ - 1) {
     return absl::OutOfRangeError(
         absl::StrCat("iteration ", iteration, ": expected at most ", rounds_, " without a stop"));
   }
@@ -154,7 +155,7 @@ void RunningProgram::Stop(const absl::Status& why) {
   const absl::Status cause = cut_short.ok() ? absl::CancelledError("done") : cut_short;
   for (const Transfer& transfer : transfers_) {
     if (transfer.open) {
-      ports_.runner.StopReplays(transfer.key, cause, std::numeric_limits<uint32_t>::max());
+      ports_.replayer.StopReplays(transfer.key, cause, std::numeric_limits<uint32_t>::max());
     }
   }
   TellIfStopped();
@@ -195,14 +196,14 @@ void RunningProgram::Do(const std::vector<ProgramProgress::Work>& work) {
     Transfer& transfer = transfers_[message.transfer];
     switch (item.kind) {
       case Kind::kOpen:
-        ports_.runner.Replay(transfer.key,
-                             message.index % program().transfers[message.transfer].buffers,
-                             InstanceOf(message));
+        ports_.replayer.Replay(transfer.key,
+                               message.index % program().transfers[message.transfer].buffers,
+                               InstanceOf(message));
         break;
       case Kind::kFill:
         transfer.fill_ns[message.index] =
             absl::GetCurrentTimeNanos() - transfer.produced_ns[message.index];
-        ports_.runner.ReplaySourceHere(transfer.key, InstanceOf(message));
+        ports_.replayer.ReplaySourceHere(transfer.key, InstanceOf(message));
         break;
       case Kind::kRun:
         ranks_[item.rank].running = item.op;
@@ -295,25 +296,25 @@ void RunningProgram::FailIteration(const absl::Status& why) {
 
 void RunningProgram::SendReport(const absl::Status& status) {
   running_ = false;
-  Report report;
-  report.set_iteration(iteration_);
-  report.set_code(static_cast<int32_t>(status.code()));
-  report.set_message(std::string(status.message()));
+  report_.Clear();
+  report_.set_iteration(iteration_);
+  report_.set_code(static_cast<int32_t>(status.code()));
+  report_.set_message(std::string(status.message()));
   for (int32_t rank = 0; rank < std::ssize(ranks_); ++rank) {
-    v1::RunProgramResponse::OpTimes& times = *report.add_ops();
+    v1::RunProgramResponse::OpTimes& times = *report_.add_ops();
     times.set_rank(program().ranks[rank].rank);
     Copy(ranks_[rank].begin_ns, *times.mutable_begin_ns());
     Copy(ranks_[rank].end_ns, *times.mutable_end_ns());
-    if (!status.ok()) report.add_positions(progress_.PositionOf(rank));
+    if (!status.ok()) report_.add_positions(progress_.PositionOf(rank));
   }
   for (int32_t index = 0; index < std::ssize(transfers_); ++index) {
-    v1::RunProgramResponse::TransferTimes& times = *report.add_transfers();
+    v1::RunProgramResponse::TransferTimes& times = *report_.add_transfers();
     times.set_transfer(index);
     Copy(transfers_[index].produced_ns, *times.mutable_produced_ns());
     Copy(transfers_[index].first_byte_ns, *times.mutable_first_byte_ns());
     Copy(transfers_[index].arrived_ns, *times.mutable_arrived_ns());
   }
-  ports_.listener.OnReport(report);
+  ports_.listener.OnReport(report_);
 }
 
 }  // namespace crossmesh

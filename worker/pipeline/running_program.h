@@ -18,7 +18,7 @@
 namespace crossmesh {
 
 class EventLoop;
-class ReplayRunner;
+class PartReplayer;
 struct ProgramMemory;
 
 // Hears how a program goes. Called on the data loop.
@@ -40,7 +40,7 @@ class RunningProgram final : private ReplayObserver {
  public:
   struct Ports {
     EventLoop& data;
-    ReplayRunner& runner;
+    PartReplayer& replayer;
     ProgramObserver& listener;
   };
 
@@ -52,7 +52,7 @@ class RunningProgram final : private ReplayObserver {
   const std::vector<std::shared_ptr<RankQueue>>& queues() const { return queues_; }
 
   // Connects to the other workers, and tells when iterations may begin. An error is what
-  // ReplayRunner::StartReplays finds, with the transfer; then Stop is to follow.
+  // PartReplayer::StartReplays finds, with the transfer; then Stop is to follow.
   absl::Status Open();
   // FailedPrecondition when one runs or has failed, the program stops, or a rank has not said that
   // it goes on; why a rank has no process that computes it.
@@ -114,12 +114,14 @@ class RunningProgram final : private ReplayObserver {
   std::vector<std::shared_ptr<RankQueue>> queues_;
   absl::flat_hash_map<uint32_t, int32_t> transfer_of_plan_;
 
-  int64_t iteration_ = -1;  // the last that was begun
-  uint32_t rounds_ = 0;     // iterations that were begun here
-  bool running_ = false;    // an iteration, not reported yet
+  int64_t iteration_ = -1;     // the last that was begun
+  uint32_t rounds_ = 0;        // iterations that were begun here
+  uint32_t messages_max_ = 1;  // of a transfer, in an iteration
+  bool running_ = false;       // an iteration, not reported yet
   bool failed_ = false;
   bool stopping_ = false;
   bool stopped_ = false;
+  Report report_;      // of the last iteration; kept for its memory
   absl::Status gone_;  // why a rank is not computed any more
 };
 

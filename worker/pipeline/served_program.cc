@@ -40,6 +40,11 @@ absl::Status ServedProgram::Handle(const v1::RunProgramRequest& request) {
   const Message message = request.message_case();
   if (message == Message::kStart) return OnStart(request.start());
   if (message == Message::kPiece) return OnPiece(request.piece());
+  if (waits_ && message == Message::kStop) {
+    over_ = true;
+    caller_->End(absl::OkStatus());
+    return absl::OkStatus();
+  }
   if (program_ == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("run program: expected ",
                                                    start_.has_value() ? "piece" : "start",
@@ -70,26 +75,43 @@ absl::Status ServedProgram::OnStart(const v1::RunProgramRequest::Start& start) {
     return absl::InvalidArgumentError("run program: expected one start, found a second one");
   }
   ASSIGN_OR_RETURN(start_, FromProto(start));
-  return absl::OkStatus();
+  return host_.Obey(start_->epoch);
 }
 
 absl::Status ServedProgram::OnPiece(const v1::Piece& piece) {
-  if (!start_.has_value() || program_ != nullptr) {
+  if (!start_.has_value() || program_ != nullptr || waits_) {
     return absl::InvalidArgumentError(
         "run program: expected a piece between start and the first iteration");
   }
-  ASSIGN_OR_RETURN(const std::optional<std::string> bytes,
+  ASSIGN_OR_RETURN(std::optional<std::string> bytes,
                    bytes_.Add(piece, absl::StrCat("program of run ", start_->run_id)));
-  return bytes.has_value() ? StartProgram(*bytes) : absl::OkStatus();
+  if (!bytes.has_value()) return absl::OkStatus();
+  program_bytes_ = *std::move(bytes);
+  return StartAlone();
 }
 
-absl::Status ServedProgram::StartProgram(const std::string& bytes) {
+// Both would need memory, and one process computes for both.
+absl::Status ServedProgram::StartAlone() {
+  ASSIGN_OR_RETURN(waits_, host_.GiveUpOlder(*start_, [self = shared_from_this()] {
+    if (self->over_) return;
+    const absl::Status status = self->StartAlone();
+    if (status.ok()) return;
+    self->over_ = true;
+    self->caller_->End(status);
+  }));
+  if (!waits_) return StartProgram();
+  LogInfo("program_waits", {{"run", start_->run_id}, {"epoch", start_->epoch}});
+  return absl::OkStatus();
+}
+
+absl::Status ServedProgram::StartProgram() {
+  const std::string bytes = std::exchange(program_bytes_, {});
   ASSIGN_OR_RETURN(std::shared_ptr<const ProgramMemory> memory, host_.Prepare(*start_, bytes));
   LogInfo("program_started", {{"run", start_->run_id}, {"pipeline", start_->pipeline}});
   program_ = std::make_unique<RunningProgram>(
-      RunningProgram::Ports{.data = host_.data(), .runner = host_.runner(), .listener = *this},
+      RunningProgram::Ports{.data = host_.data(), .replayer = host_.replayer(), .listener = *this},
       host_.worker(), *start_, std::move(memory));
-  host_.Enter(shared_from_this());
+  host_.Enter(shared_from_this(), *start_);
   host_.data().Post([self = shared_from_this()] { self->Open(); });
   return absl::OkStatus();
 }

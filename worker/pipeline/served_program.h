@@ -22,7 +22,8 @@ class ProgramHost;
 using ProgramCaller = Caller<v1::RunProgramResponse>;
 
 // The protocol of one RunProgram call, and its program: a start, the program in pieces, then
-// iterations. Confined to the control loop, but for what the program says.
+// iterations. What an older start of the same run has left here ends first. Confined to the control
+// loop, but for what the program says.
 class ServedProgram final : public std::enable_shared_from_this<ServedProgram>,
                             private ProgramObserver {
  public:
@@ -42,7 +43,8 @@ class ServedProgram final : public std::enable_shared_from_this<ServedProgram>,
   absl::Status Handle(const v1::RunProgramRequest& request);
   absl::Status OnStart(const v1::RunProgramRequest::Start& start);
   absl::Status OnPiece(const v1::Piece& piece);
-  absl::Status StartProgram(const std::string& bytes);
+  absl::Status StartAlone();
+  absl::Status StartProgram();
   void StopProgram(absl::Status why);
 
   // On the data loop.
@@ -56,6 +58,8 @@ class ServedProgram final : public std::enable_shared_from_this<ServedProgram>,
   const std::shared_ptr<ProgramCaller> caller_;
   std::optional<ProgramStart> start_;
   PieceBuffer bytes_;
+  std::string program_bytes_;  // all of them, until it is started
+  bool waits_ = false;         // for an older program to end
   bool over_ = false;
   std::unique_ptr<RunningProgram> program_;  // from the last piece on
   std::vector<Thread> rehearsals_;

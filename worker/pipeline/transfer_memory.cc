@@ -17,6 +17,12 @@ absl::StatusOr<TransferMemory> TransferMemory::Create(const WorkerProgram::Trans
   ASSIGN_OR_RETURN(memory.sources_, MakeArenas(transfer, transfer.part->sources, make_arena));
   ASSIGN_OR_RETURN(memory.destinations_,
                    MakeArenas(transfer, transfer.part->destinations, make_arena));
+  const WorkerPart& part = transfer.part->prepared->part();
+  for (int32_t buffer = 0; part.has_courses() && buffer < transfer.buffers; ++buffer) {
+    ASSIGN_OR_RETURN(ArrayMemory arrays, At(absl::StrCat("transfer ", transfer.Name()),
+                                            ArrayMemory::Create(part, make_arena)));
+    memory.arrays_.push_back(std::move(arrays));
+  }
   return memory;
 }
 
@@ -55,8 +61,20 @@ std::vector<ReplaySpec::Buffer> TransferMemory::Buffers() const {
       buffers[buffer].destinations[device] =
           Bind(transfer_.part->destinations.at(device), *arena, buffer);
     }
+    if (!arrays_.empty()) buffers[buffer].arrays = ArraysOf(arrays_[buffer]);
   }
   return buffers;
+}
+
+absl::flat_hash_map<DeviceRank, std::byte*> TransferMemory::ArraysOf(
+    const ArrayMemory& memory) const {
+  absl::flat_hash_map<DeviceRank, std::byte*> arrays;
+  const WorkerPart& part = transfer_.part->prepared->part();
+  for (const DeviceRank device : part.spec().devices) {
+    std::byte* const begin = memory.of(part.tensors().devices()[device]);
+    if (begin != nullptr) arrays[device] = begin;
+  }
+  return arrays;
 }
 
 std::vector<PipelineTensor> TransferMemory::Tensors(Side side, int32_t buffer) const {
@@ -69,6 +87,7 @@ std::vector<PipelineTensor> TransferMemory::Tensors(Side side, int32_t buffer) c
     PipelineTensor& seen = tensors.emplace_back(
         PipelineTensor{.name = transfer_.tensors[tensor],
                        .other_stage = source ? transfer_.consumer() : transfer_.producer(),
+                       .transfer = transfer_.Name(),
                        .type = table.TypeOf(side, group),
                        .shape = {shape.begin(), shape.end()}});
     for (const auto& [device, arena] : source ? sources_ : destinations_) {

@@ -1,7 +1,7 @@
 #include "worker/pipeline/worker_program.h"
 
 #include "common/base/status_macros.h"
-#include "common/wire/worker_part_codec.h"
+#include "worker/pipeline/transfer_part.h"
 
 #include <algorithm>
 #include <cmath>
@@ -226,31 +226,14 @@ class Decoder {
     const auto refused = [&](const auto&... why) {
       return Refused("transfer ", transfer.Name(), " for ", transfer.samples, " samples: ", why...);
     };
-    if (transfer.buffers < 1 || transfer.buffers > WorkerProgram::kBuffersMax) {
-      return refused("expected 1 to ", WorkerProgram::kBuffersMax, " buffers, found ",
-                     transfer.buffers);
-    }
     if (!plans_.insert(transfer.plan).second ||
         !transfer_of_.emplace(KeyOf(transfer), program_.transfers.size()).second) {
       return refused("is there twice, or its plan ", transfer.plan, " is");
     }
-    absl::StatusOr<WorkerPart> part = FromProto(proto.part());
-    if (!part.ok()) return refused(part.status().message());
-    const std::string name = absl::StrCat(name_, ": transfer ", transfer.Name());
-    absl::StatusOr<std::shared_ptr<const LaidOutPart>> laid_out =
-        LaidOutPart::Admit(std::make_shared<const WorkerPart>(*std::move(part)),
-                           {.name = name, .memory = memory_, .runs = transfer.buffers});
-    if (absl::IsResourceExhausted(laid_out.status())) return laid_out.status();
-    if (!laid_out.ok()) return refused(laid_out.status().message());
-    transfer.part = *std::move(laid_out);
-    transfer.sends = !transfer.part->sources.empty();
-    transfer.receives = !transfer.part->destinations.empty();
-    if (std::ssize(transfer.tensors) !=
-        std::ssize(transfer.part->prepared->part().tensors().group_of_tensor())) {
-      return refused("expected ",
-                     transfer.part->prepared->part().tensors().group_of_tensor().size(),
-                     " tensors, found ", transfer.tensors.size());
-    }
+    const absl::Status admitted =
+        AdmitPart(proto.part(), {.program = name_, .memory = memory_}, transfer);
+    if (absl::IsResourceExhausted(admitted)) return admitted;
+    if (!admitted.ok()) return refused(admitted.message());
     const auto index = static_cast<int32_t>(program_.transfers.size());
     if (transfer.sends) {
       transfer.microbatches =
@@ -266,7 +249,6 @@ class Decoder {
       }
       transfer.microbatches = std::move(received);
     }
-    if (!transfer.sends && !transfer.receives) return refused("has no device of this worker");
     program_.transfers.push_back(std::move(transfer));
     return absl::OkStatus();
   }
@@ -353,17 +335,24 @@ class Decoder {
 }  // namespace
 
 std::string WorkerProgram::Transfer::Name() const {
+  if (!name.empty()) return name;
   return absl::StrCat(producer(), ">", consumer());
 }
 
 std::string WorkerProgram::Rank::NameOfStep(int32_t op) const {
   return absl::StrJoin(StepAt(op), " ", [](std::string* text, const RankOp& one) {
-    absl::StrAppend(text, ToString(one.op));
+    absl::StrAppend(text, one.Name());
   });
 }
 
 std::string WorkerProgram::NameOf(const TransferMessage& message) const {
   const Transfer& transfer = transfers[message.transfer];
+  if (!transfer.ops.empty()) {
+    const RankIndex end = transfer.sends ? transfer.from : transfer.to;
+    const Rank& rank = *std::ranges::find(ranks, end, &Rank::rank);
+    return absl::StrCat(transfer.name, transfer.sends ? " after " : " before ",
+                        rank.ops[transfer.ops[message.index]].Name());
+  }
   return absl::StrCat("microbatch ", transfer.microbatches[message.index], " of ", transfer.Name());
 }
 

@@ -25,17 +25,19 @@ struct TransferMessage {
   friend bool operator==(const TransferMessage&, const TransferMessage&) = default;
 };
 
-// v1.PipelineProgram, decoded: what one worker does in an iteration, and what each op waits for and
-// gives. Immutable.
+// v1.PipelineProgram or v1.LayerProgram, decoded: what one worker does in an iteration, and what
+// each op waits for and gives. Immutable.
 struct WorkerProgram {
   static constexpr int64_t kOpsMax = int64_t{1} << 22;
   static constexpr int32_t kBuffersMax = 1 << 16;
 
-  // An edge in one direction, for microbatches of one size, with an end at this worker.
+  // An edge in one direction, for microbatches of one size, with an end at this worker; or a
+  // transfer of a layer program.
   struct Transfer {
+    std::string name = {};  // of a layer program's
     int32_t edge = 0;
     bool backward = false;
-    StageIndex from = 0;  // of the edge, whatever the direction
+    StageIndex from = 0;  // of the edge, whatever the direction; in a layer program, ranks
     StageIndex to = 0;
     int64_t samples = 0;
     int32_t buffers = 1;
@@ -44,19 +46,26 @@ struct WorkerProgram {
     std::shared_ptr<const LaidOutPart> part;
     bool sends = false;                         // devices of this worker give what passes
     bool receives = false;                      // devices of this worker get it
-    std::vector<MicrobatchIndex> microbatches;  // of its messages, in order
+    std::vector<MicrobatchIndex> microbatches;  // of its messages, in order; of a pipeline
+    // Of a layer program, by message: the op here that gives it or, where none sends, that needs
+    // it, as an index into its rank's ops.
+    std::vector<int32_t> ops = {};
 
+    int32_t messages() const { return static_cast<int32_t>(microbatches.size() + ops.size()); }
     StageIndex producer() const { return backward ? to : from; }
     StageIndex consumer() const { return backward ? from : to; }
-    // "0>1", and "1>0" backward.
+    // "0>1", and "1>0" backward; a layer program's own.
     std::string Name() const;
   };
   struct RankOp {
-    Op op;
+    Op op;                  // of a pipeline
+    std::string name = {};  // of a layer program
     int64_t samples = 0;
     double seconds = 0;  // that it is to take; of a fused op, that the one after it takes with it
     std::vector<TransferMessage> inputs;
     std::vector<TransferMessage> outputs;
+
+    std::string Name() const { return name.empty() ? ToString(op) : name; }
   };
   // What a rank does next: computes a step, or waits for one end of a transfer.
   struct Action {
@@ -83,10 +92,10 @@ struct WorkerProgram {
 
   std::vector<Rank> ranks;
   std::vector<Transfer> transfers;
-  std::vector<int64_t> samples;  // by microbatch
+  std::vector<int64_t> samples;  // by microbatch; of a pipeline
   bool blocking = false;         // ranks wait for their transfers, which stand among their actions
 
-  // "microbatch 3 of 0>1".
+  // "microbatch 3 of 0>1"; "qkv.sum after m0.qkv.forward", or "before" the op that needs it.
   std::string NameOf(const TransferMessage& message) const;
 };
 

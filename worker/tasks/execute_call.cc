@@ -20,12 +20,12 @@ void ExecuteCall::OnRequest(const v1::ExecuteRequest& request) {
   if (status.ok()) return;
   over_ = true;
   // The task goes on without this call, and another one may attach to it.
-  if (start_.has_value()) table_.CallerGone(start_->key, *caller_);
+  if (key_.has_value()) table_.CallerGone(*key_, *caller_);
   caller_->End(status);
 }
 
 void ExecuteCall::OnGone() {
-  if (start_.has_value()) table_.CallerGone(start_->key, *caller_);
+  if (key_.has_value()) table_.CallerGone(*key_, *caller_);
   over_ = true;
 }
 
@@ -33,26 +33,28 @@ absl::Status ExecuteCall::Handle(const v1::ExecuteRequest& request) {
   using Message = v1::ExecuteRequest::MessageCase;
   const Message message = request.message_case();
   if (message == Message::kStart) return OnStart(request.start());
+  if (message == Message::kAdopt) return OnAdopt(request.adopt());
   if (message == Message::kPiece) return OnPiece(request.piece());
   if (message == Message::kPeerLost) return OnPeerLost(request.peer_lost());
-  if (!start_.has_value() || needs_part_) {
+  if (!key_.has_value() || needs_part_) {
     return absl::InvalidArgumentError(absl::StrCat(
         "execute: expected ", needs_part_ ? "piece" : "start", ", found message ", message));
   }
   switch (message) {
     case Message::kCancel:
-      table_.Cancel(start_->key, *caller_, request.cancel().reason());
+      table_.Cancel(*key_, *caller_, request.cancel().reason());
       break;
     case Message::kResolve: {
       const auto& devices = request.resolve().devices();
-      table_.Resolve(start_->key, *caller_, std::span(devices.data(), devices.size()),
+      table_.Resolve(*key_, *caller_, std::span(devices.data(), devices.size()),
                      request.resolve().commit());
       break;
     }
     case Message::kAcknowledge:
-      table_.Acknowledge(start_->key, *caller_);
+      table_.Acknowledge(*key_, *caller_);
       break;
     case Message::kStart:
+    case Message::kAdopt:
     case Message::kPiece:
     case Message::kPeerLost:
     case Message::MESSAGE_NOT_SET:
@@ -62,11 +64,21 @@ absl::Status ExecuteCall::Handle(const v1::ExecuteRequest& request) {
 }
 
 absl::Status ExecuteCall::OnStart(const v1::ExecuteRequest::Start& start) {
-  if (start_.has_value()) {
+  if (key_.has_value()) {
     return absl::InvalidArgumentError("execute: expected one start, found a second one");
   }
   ASSIGN_OR_RETURN(start_, FromProto(start));
+  key_ = start_->key;
   return Start();
+}
+
+absl::Status ExecuteCall::OnAdopt(const v1::ExecuteRequest::Adopt& adopt) {
+  if (key_.has_value()) {
+    return absl::InvalidArgumentError("execute: expected adopt first, found it after another");
+  }
+  ASSIGN_OR_RETURN(const AdoptRequest request, FromProto(adopt));
+  key_ = request.key;
+  return table_.Adopt(request, caller_);
 }
 
 absl::Status ExecuteCall::OnPiece(const v1::Piece& piece) {
@@ -84,11 +96,11 @@ absl::Status ExecuteCall::OnPiece(const v1::Piece& piece) {
 // Comes at any time after the start. A task that has no part yet hears of it when it begins, and
 // then only of its own peers, which bounds what is kept.
 absl::Status ExecuteCall::OnPeerLost(const v1::ExecuteRequest::PeerLost& lost) {
-  if (!start_.has_value()) {
+  if (!key_.has_value()) {
     return absl::InvalidArgumentError("execute: expected start, found peer_lost");
   }
   if (!needs_part_) {
-    table_.PeerLost(start_->key, lost.worker(), lost.reason());
+    table_.PeerLost(*key_, lost.worker(), lost.reason());
   } else if (std::ranges::find(start_->peers, lost.worker(), &StartRequest::Peer::worker) !=
              start_->peers.end()) {
     lost_early_.emplace(lost.worker(), lost.reason());

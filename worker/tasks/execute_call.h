@@ -16,8 +16,8 @@ namespace crossmesh {
 
 class TaskTable;
 
-// The protocol of one Execute call: a start, the part when it is needed, then orders for the task.
-// Confined to the control loop.
+// The protocol of one Execute call: a start, the part when it is needed, or an adoption, then
+// orders for the task. Confined to the control loop.
 class ExecuteCall {
  public:
   // `table` must outlive it.
@@ -32,6 +32,7 @@ class ExecuteCall {
  private:
   absl::Status Handle(const v1::ExecuteRequest& request);
   absl::Status OnStart(const v1::ExecuteRequest::Start& start);
+  absl::Status OnAdopt(const v1::ExecuteRequest::Adopt& adopt);
   absl::Status OnPiece(const v1::Piece& piece);
   absl::Status OnPeerLost(const v1::ExecuteRequest::PeerLost& lost);
   // Says NeedPart when the table does.
@@ -39,7 +40,8 @@ class ExecuteCall {
 
   TaskTable& table_;
   const std::shared_ptr<TaskCaller> caller_;
-  std::optional<StartRequest> start_;
+  std::optional<TaskKey> key_;         // once there is a first message
+  std::optional<StartRequest> start_;  // unless the task is adopted
   bool needs_part_ = false;
   bool over_ = false;
   PieceBuffer part_;

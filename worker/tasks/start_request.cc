@@ -19,12 +19,19 @@ constexpr DurationRange kDurations = {absl::Nanoseconds(1), StartRequest::kDeadl
 
 absl::Status CheckText(absl::string_view field, absl::string_view text) {
   if (text.size() <= kNameBytesMax) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("start.", field, ": expected at most ",
-                                                 kNameBytesMax, " bytes, found ", text.size()));
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": expected at most ", kNameBytesMax, " bytes, found ", text.size()));
+}
+
+absl::StatusOr<Digest> ParsePart(absl::string_view field, absl::string_view text) {
+  const std::optional<Digest> part = Digest::Parse(text);
+  if (part.has_value()) return *part;
+  return absl::InvalidArgumentError(absl::StrCat(field, ": expected 32 hexadecimal digits, found ",
+                                                 text.size(), " bytes of something else"));
 }
 
 absl::StatusOr<StartRequest::Peer> ParsePeer(const v1::ExecuteRequest::Peer& proto) {
-  RETURN_IF_ERROR(CheckText("peers.worker", proto.worker()));
+  RETURN_IF_ERROR(CheckText("start.peers.worker", proto.worker()));
   if (proto.data_address().size() > StartRequest::kDataAddressBytesMax) {
     return absl::InvalidArgumentError(absl::StrCat(
         "start.peers: data address of worker ", proto.worker(), ": expected at most ",
@@ -61,22 +68,17 @@ bool StartRequest::SameWork(const StartRequest& other) const {
 }
 
 absl::StatusOr<StartRequest> FromProto(const v1::ExecuteRequest::Start& start) {
-  RETURN_IF_ERROR(CheckText("operation_id", start.operation_id()));
-  RETURN_IF_ERROR(CheckText("source_storage", start.source_storage()));
-  RETURN_IF_ERROR(CheckText("destination_storage", start.destination_storage()));
+  RETURN_IF_ERROR(CheckText("start.operation_id", start.operation_id()));
+  RETURN_IF_ERROR(CheckText("start.source_storage", start.source_storage()));
+  RETURN_IF_ERROR(CheckText("start.destination_storage", start.destination_storage()));
   ASSIGN_OR_RETURN(const CallToken token, ParseToken(start.token()));
-  const std::optional<Digest> part = Digest::Parse(start.part_digest());
-  if (!part.has_value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("start.part_digest: expected 32 hexadecimal digits, found ",
-                     start.part_digest().size(), " bytes of something else"));
-  }
+  ASSIGN_OR_RETURN(const Digest part, ParsePart("start.part_digest", start.part_digest()));
   StartRequest request{
       .key = {.operation = start.operation(), .epoch = start.epoch(), .plan = start.attempt()},
       .operation_id = start.operation_id(),
       .token_high = token.high,
       .token_low = token.low,
-      .part = *part,
+      .part = part,
       .source_storage = start.source_storage(),
       .destination_storage = start.destination_storage(),
       .create_destination = start.create_destination(),
@@ -91,6 +93,16 @@ absl::StatusOr<StartRequest> FromProto(const v1::ExecuteRequest::Start& start) {
     ASSIGN_OR_RETURN(request.communicators.emplace_back(), ParseCommunicator(proto));
   }
   return request;
+}
+
+absl::StatusOr<AdoptRequest> FromProto(const v1::ExecuteRequest::Adopt& adopt) {
+  RETURN_IF_ERROR(CheckText("adopt.operation_id", adopt.operation_id()));
+  ASSIGN_OR_RETURN(const Digest part, ParsePart("adopt.part_digest", adopt.part_digest()));
+  return AdoptRequest{
+      .key = {.operation = adopt.operation(), .epoch = adopt.epoch(), .plan = adopt.attempt()},
+      .part = part,
+      .by_epoch = adopt.by_epoch(),
+      .operation_id = adopt.operation_id()};
 }
 
 }  // namespace crossmesh

@@ -49,7 +49,17 @@ struct StartRequest {
   bool SameWork(const StartRequest& other) const;
 };
 
+// The task of a former controller that one of a higher epoch takes over; as ExecuteRequest.Adopt,
+// checked.
+struct AdoptRequest {
+  TaskKey key;
+  Digest part;
+  uint64_t by_epoch = 0;
+  std::string operation_id;
+};
+
 // InvalidArgument, naming the field, what was expected and what was found.
 absl::StatusOr<StartRequest> FromProto(const v1::ExecuteRequest::Start& start);
+absl::StatusOr<AdoptRequest> FromProto(const v1::ExecuteRequest::Adopt& adopt);
 
 }  // namespace crossmesh

@@ -243,7 +243,7 @@ void TaskTable::Resolve(const TaskKey& key, const TaskCaller& caller,
                         std::span<const int32_t> devices, bool commit) {
   WorkerTask* task = FindAttached(key, caller);
   if (task == nullptr) return;
-  if (const absl::Status status = fence_.Check(key.epoch); !status.ok()) {
+  if (const absl::Status status = fence_.Check(task->epoch()); !status.ok()) {
     task->EndCall(Refuse(CommandRejection::kStaleEpoch, status));
     return;
   }

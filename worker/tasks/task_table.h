@@ -37,7 +37,8 @@ class WorkerTask;
 //
 // An accepted task runs on to its deadline when its caller goes away, and its report waits for a
 // caller that comes again: until it is acknowledged, until a controller of a higher epoch starts
-// the same operation, or until `report_kept` has passed. Destinations that are not resolved are
+// the same operation, or until `report_kept` has passed. A controller of a higher epoch may adopt
+// the task, which is then its own. Destinations that are not resolved are
 // abandoned `abandon_grace` after the task's deadline, or as soon as a controller of a higher epoch
 // wants the same memory. A task without a caller that still writes there then is cancelled, and the
 // start waits for its end.
@@ -84,6 +85,14 @@ class TaskTable : private TaskObserver {
   //   Unavailable         the epoch cannot be written down
   absl::StatusOr<StartResult> Start(const StartRequest& request,
                                     const std::shared_ptr<TaskCaller>& caller);
+  // From now on no controller of a lower epoch is obeyed. Errors, which are counted:
+  // FailedPrecondition: this one is not, a higher one was seen; Unavailable: as for Start.
+  absl::Status Obey(uint64_t epoch);
+  // Attaches the caller, whose controller has taken over, to the task that a former one started.
+  //   FailedPrecondition  a controller of a higher epoch is obeyed; the part is another one
+  //   NotFound            there is no such task, and the former controller starts none any more
+  //   Unavailable         the epoch cannot be written down
+  absl::Status Adopt(const AdoptRequest& request, const std::shared_ptr<TaskCaller>& caller);
   // The part that Start of `key` needed. InvalidArgument: the bytes are not
   // that part, or LaidOutPart::Create refuses it. ResourceExhausted: as MemoryBudget says, before
   // memory is spent.

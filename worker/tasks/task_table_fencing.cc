@@ -40,11 +40,41 @@ absl::Status TaskTable::RaiseEpoch(uint64_t epoch) {
   return absl::OkStatus();
 }
 
+absl::Status TaskTable::Obey(uint64_t epoch) {
+  if (absl::Status status = fence_.Check(epoch); !status.ok()) {
+    return Refuse(CommandRejection::kStaleEpoch, std::move(status));
+  }
+  return RaiseEpoch(epoch);
+}
+
+absl::Status TaskTable::Adopt(const AdoptRequest& request,
+                              const std::shared_ptr<TaskCaller>& caller) {
+  // Before anything is said: the former controller must not start what is not found here.
+  RETURN_IF_ERROR(Obey(request.by_epoch));
+  WorkerTask* task = Find(request.key);
+  if (task == nullptr || unwanted_.contains(request.key)) {
+    return absl::NotFoundError(absl::StrCat("worker ", options_.worker, ": expected a task of ",
+                                            request.operation_id, ", attempt ", request.key.plan,
+                                            ", to adopt, found none"));
+  }
+  if (task->request().part != request.part) {
+    return Refuse(CommandRejection::kDuplicate,
+                  absl::FailedPreconditionError(absl::StrCat(
+                      task->request().Name(), ": expected part ", request.part.ToString(),
+                      " to adopt, found part ", task->request().part.ToString())));
+  }
+  LogInfo("task_adopted", {{"worker_id", options_.worker},
+                           {"operation_id", task->request().operation_id},
+                           {"epoch", request.by_epoch}});
+  task->Adopt(caller, request.by_epoch);
+  return absl::OkStatus();
+}
+
 void TaskTable::SupersedeOlderEpochs(const TaskKey& key) {
   std::vector<TaskKey> older;
   for (auto it = tasks_.lower_bound(TaskKey{.operation = key.operation});
        it != tasks_.end() && it->first.operation == key.operation; ++it) {
-    if (it->first.epoch < key.epoch) older.push_back(it->first);
+    if (it->second->epoch() < key.epoch) older.push_back(it->first);
   }
   for (const TaskKey& old : older) {
     Dismiss(old, absl::AbortedError(absl::StrCat("superseded by controller epoch ", key.epoch)));
@@ -57,7 +87,7 @@ std::vector<TaskKey> TaskTable::FreeFencedDestinations(const StartRequest& reque
   std::vector<TaskKey> writers;
   const std::vector<StorageKey> wanted = TaskLeases::Destinations(request, part);
   for (const auto& [key, task] : tasks_) {
-    if (key.epoch >= request.key.epoch) continue;
+    if (task->epoch() >= request.key.epoch) continue;
     if (!SharesStorage(TaskLeases::Destinations(task->request(), task->part()), wanted)) continue;
     if (task->state() == WorkerTask::State::kEnded) {
       task->AbandonRest();
@@ -71,7 +101,7 @@ std::vector<TaskKey> TaskTable::FreeFencedDestinations(const StartRequest& reque
 std::vector<std::string> TaskTable::HeldOperations(uint64_t epoch) const {
   std::set<std::string> operations;
   for (const auto& [key, task] : tasks_) {
-    if (key.epoch <= epoch && !unwanted_.contains(key)) {
+    if (task->epoch() <= epoch && !unwanted_.contains(key)) {
       operations.insert(task->request().operation_id);
     }
   }
@@ -82,7 +112,7 @@ void TaskTable::GiveUp(std::span<const std::string> operations, uint64_t epoch) 
   std::vector<TaskKey> over;
   for (const auto& [key, task] : tasks_) {
     const std::string& operation = task->request().operation_id;
-    if (key.epoch > epoch || unwanted_.contains(key)) continue;
+    if (task->epoch() > epoch || unwanted_.contains(key)) continue;
     if (std::ranges::find(operations, operation) == operations.end()) continue;
     over.push_back(key);
     LogWarning(

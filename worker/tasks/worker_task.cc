@@ -16,6 +16,7 @@ WorkerTask::WorkerTask(StartRequest request, std::shared_ptr<const LaidOutPart> 
     : request_(std::move(request)),
       part_(std::move(part)),
       started_(started),
+      epoch_(request_.key.epoch),
       leases_(std::move(leases)) {
   for (const auto& [device, layout] : part_->destinations) destinations_[device];
 }
@@ -57,6 +58,11 @@ void WorkerTask::Attach(std::shared_ptr<TaskCaller> caller) {
   EndCall(absl::AbortedError("another call has taken over the task"));
   caller_ = std::move(caller);
   for (const v1::ExecuteResponse& response : said_) caller_->Say(response);
+}
+
+void WorkerTask::Adopt(std::shared_ptr<TaskCaller> caller, uint64_t epoch) {
+  epoch_ = epoch;
+  Attach(std::move(caller));
 }
 
 void WorkerTask::Detach(const TaskCaller& caller) {
@@ -160,15 +166,27 @@ absl::Status WorkerTask::ResolveDevice(DeviceRank device, bool commit) {
   destination.resolution = wanted;
   if (commit) return leases_.Commit(device);
   leases_.Abandon(device);
+  UnsayDone(device);
   return absl::OkStatus();
+}
+
+// A controller that adopts the task must not take for whole what a former one has given up.
+void WorkerTask::UnsayDone(DeviceRank device) {
+  for (v1::ExecuteResponse& response : said_) {
+    if (!response.has_device_done() || response.device_done().device() != device) continue;
+    v1::ExecuteResponse::DeviceDone& done = *response.mutable_device_done();
+    if (done.code() != 0) continue;
+    done.set_code(static_cast<int32_t>(absl::StatusCode::kAborted));
+    done.set_message(absl::StrCat("device ", NameOf(device), ": its bytes were abandoned"));
+  }
 }
 
 void WorkerTask::AbandonRest() {
   CHECK(state_ == State::kEnded);
   for (auto& [device, destination] : destinations_) {
-    if (destination.resolution == Resolution::kOpen) {
-      destination.resolution = Resolution::kAbandoned;
-    }
+    if (destination.resolution != Resolution::kOpen) continue;
+    destination.resolution = Resolution::kAbandoned;
+    UnsayDone(device);
   }
   leases_.AbandonAll();
 }

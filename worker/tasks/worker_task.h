@@ -41,6 +41,8 @@ class WorkerTask {
   State state() const { return state_; }
   absl::Duration started() const { return started_; }
   absl::Duration ended() const { return ended_; }  // when state() is kEnded
+  // Of the controller that resolves it: of the one that started it, until another adopts it.
+  uint64_t epoch() const { return epoch_; }
   bool has_caller() const { return caller_ != nullptr; }
   bool is_caller(const TaskCaller& caller) const { return caller_.get() == &caller; }
   bool resolved() const;  // all destinations
@@ -51,6 +53,8 @@ class WorkerTask {
 
   // Says everything again, to `caller`; one that was attached before is ended with Aborted.
   void Attach(std::shared_ptr<TaskCaller> caller);
+  // The same, for a controller of a higher epoch that takes the task over.
+  void Adopt(std::shared_ptr<TaskCaller> caller, uint64_t epoch);
   // Does nothing unless `caller` is attached.
   void Detach(const TaskCaller& caller);
   // Ends the caller's call, if there is one.
@@ -86,6 +90,8 @@ class WorkerTask {
 
   void ResolveNow(const ResolveRequest& request);
   absl::Status ResolveDevice(DeviceRank device, bool commit);
+  // Whoever attaches from now on does not hear that the device has come out well.
+  void UnsayDone(DeviceRank device);
   // When all of this worker has been committed, a source that was given up goes.
   void ConsumeIfCommitted();
   std::string NameOf(DeviceRank device) const;
@@ -95,6 +101,7 @@ class WorkerTask {
   const std::shared_ptr<const LaidOutPart> part_;
   const absl::Duration started_;
 
+  uint64_t epoch_;
   TaskLeases leases_;
   State state_ = State::kStarting;
   absl::Duration ended_;

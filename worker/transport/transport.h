@@ -82,8 +82,8 @@ class TransportSink {
 //
 // Confined to the event loop's thread, apart from construction and destruction, which come before
 // and after. Destroying a transport breaks its connections and calls the sink no more; buffers are
-// free afterwards. Nothing is allocated per message by our code once a connection is warm, apart
-// from the IncomingMessage.
+// free afterwards. Nothing is allocated per message by our code once a connection is warm
+// (message_pool.h).
 //
 // Implementations: inprocess/ (threads of one process, seeded faults), socket/ (TCP, shared
 // memory), ucx/ (TCP, RDMA, shared memory), striped/ (one of these for each NIC). Every one passes

@@ -1,5 +1,6 @@
 #include "common/testing/allocations/count_allocations.h"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <new>
@@ -19,6 +20,9 @@ struct Counting {
 
 thread_local Counting counting;
 
+std::atomic<bool> all_count = false;
+std::atomic<int64_t> allocations_of_all = 0;
+
 }  // namespace
 
 int64_t CountAllocations(absl::FunctionRef<void()> work, bool (*is_ignored)()) {
@@ -26,6 +30,14 @@ int64_t CountAllocations(absl::FunctionRef<void()> work, bool (*is_ignored)()) {
   work();
   counting.is_on = false;
   return counting.allocations;
+}
+
+int64_t CountAllocationsOfAllThreads(absl::FunctionRef<void()> work) {
+  allocations_of_all = 0;
+  all_count = true;
+  work();
+  all_count = false;
+  return allocations_of_all;
 }
 
 int64_t CountKeptBytes(absl::FunctionRef<void()> work) {
@@ -43,6 +55,7 @@ int64_t BytesOf(void* memory) {
 }
 
 void* Allocate(size_t size) {
+  if (all_count.load(std::memory_order_relaxed)) ++allocations_of_all;
   // Off, since the answer to what is ignored may allocate.
   if (std::exchange(counting.is_on, false)) {
     if (counting.is_ignored == nullptr || !counting.is_ignored()) ++counting.allocations;

@@ -54,5 +54,18 @@ TEST_F(CountAllocationsTest, OtherThreadsDoNotCount) {
   EXPECT_EQ(allocations, of_start);
 }
 
+TEST_F(CountAllocationsTest, OtherThreadsCountWhereAllAreAskedFor) {
+  std::thread other;
+  const auto run = [&](int count) {
+    return CountAllocationsOfAllThreads([&] {
+      other = std::thread([this, count] { Allocate(count); });
+      other.join();
+    });
+  };
+  const int64_t of_start = run(0);
+  EXPECT_EQ(run(100), of_start + 100 * kEach);
+  EXPECT_EQ(CountAllocationsOfAllThreads([] {}), 0);
+}
+
 }  // namespace
 }  // namespace crossmesh

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "controller/dispatch/grpc/open_calls.h"
+#include "common/rpc/open_calls.h"
 #include "controller/dispatch/grpc/worker_channels.h"
 #include "controller/dispatch/worker_gateway.h"
 

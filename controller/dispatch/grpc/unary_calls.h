@@ -1,8 +1,8 @@
 #pragma once
 
 #include "common/rpc/deadline.h"
+#include "common/rpc/open_calls.h"
 #include "common/rpc/status_codec.h"
-#include "controller/dispatch/grpc/open_calls.h"
 #include "controller/dispatch/grpc/worker_channels.h"
 
 #include <functional>

@@ -6,6 +6,7 @@
 #include "common/plan/tensor_table.h"
 #include "controller/dispatch/communicator_leases.h"
 #include "controller/dispatch/job_sink.h"
+#include "controller/dispatch/start_gate.h"
 #include "controller/dispatch/testing/fake_communicator_gateway.h"
 #include "controller/dispatch/testing/manual_planning_queue.h"
 #include "controller/dispatch/testing/manual_task_queue.h"
@@ -38,11 +39,25 @@ class NoNews : public MembershipListener {
 template <typename Subject>
 class FakeSink final : public JobSink<Subject> {
  public:
-  void Commit(std::shared_ptr<const Subject> run,
-              absl::AnyInvocable<void(absl::Status)> done) override {
-    ++intents;
-    latest[run->id()] = *run;
-    done(intent_result);
+  using typename JobSink<Subject>::Done;
+  void Commit(std::shared_ptr<const Subject> run, std::string resumption, Done done) override {
+    ++(resumption.empty() ? acceptances : intents);
+    if (run->revision() >= latest[run->id()].revision()) latest[run->id()] = *run;
+    resumptions[run->id()] = std::move(resumption);
+    if (hold_commits) {
+      commits.push_back(std::move(done));
+    } else {
+      done(intent_result);
+    }
+  }
+  void RecordProgress(const std::string& id, std::string bytes, Done done) override {
+    EXPECT_FALSE(latest.at(id).has_end_time());
+    if (progress_result.ok()) progress[id] = std::move(bytes);
+    if (hold_progress) {
+      held_progress.push_back(std::move(done));
+    } else {
+      done(progress_result);
+    }
   }
   void OnChange(std::shared_ptr<const Subject> run) override {
     Subject& known = latest[run->id()];
@@ -53,9 +68,28 @@ class FakeSink final : public JobSink<Subject> {
     }
     known = *run;
   }
+  void Finish(std::shared_ptr<const Subject> run, Done done) override {
+    OnChange(run);
+    if (hold_ends) {
+      ends.push_back(std::move(done));
+    } else {
+      done(absl::OkStatus());
+    }
+  }
 
   absl::Status intent_result;
+  absl::Status progress_result;
+  bool hold_progress = false;  // it waits for the test to record it
+  std::vector<Done> held_progress;
+  std::map<std::string, std::string> progress;  // that is on record
+  int acceptances = 0;                          // commits before there was anything to resume
   int intents = 0;
+  std::map<std::string, std::string> resumptions;  // of the latest intents
+  // What is to be recorded waits for the test.
+  bool hold_commits = false;
+  bool hold_ends = false;
+  std::vector<Done> commits;
+  std::vector<Done> ends;
   std::map<std::string, Subject> latest;
 };
 
@@ -120,6 +154,7 @@ class DispatchFixture : public ::testing::Test, public NoNews {
   FakeClock clock_;
   ManualTaskQueue queue_{clock_};
   ManualPlanningQueue planners_;
+  StartGate gate_{queue_};
   WorkerRegistry registry_{{}, clock_, *this};
   std::map<std::string, uint64_t> sessions_;  // the latest, by host
   FakeCommunicatorGateway communicator_gateway_;

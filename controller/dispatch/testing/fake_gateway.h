@@ -22,10 +22,10 @@ struct FakeCall {
   using Request = RequestType;
   using Response = ResponseType;
 
-  explicit FakeCall(WorkerCallStart<Request> opened, WorkerCallListener<Response> heard_by)
+  FakeCall(const WorkerCallStart<Request>& opened, WorkerCallListener<Response> heard_by)
       : address(opened.address),
         start(opened.start.start()),
-        body(opened.body()),
+        body(opened.body == nullptr ? "" : opened.body()),
         listener(std::move(heard_by)) {}
 
   std::string address;
@@ -50,8 +50,11 @@ struct FakeCall {
 
 // Of a task. Hears "cancel WHY", "commit 1,2", "abandon 1", "lost W", "ack".
 struct FakeTaskCall : FakeCall<v1::ExecuteRequest, v1::ExecuteResponse> {
-  FakeTaskCall(WorkerCallStart<Request> opened, WorkerCallListener<Response> heard_by)
-      : FakeCall(std::move(opened), std::move(heard_by)) {}
+  FakeTaskCall(const WorkerCallStart<Request>& opened, WorkerCallListener<Response> heard_by)
+      : FakeCall(opened, std::move(heard_by)), adopt(opened.start.adopt()) {}
+
+  v1::ExecuteRequest::Adopt adopt;     // in place of the start
+  std::vector<DeviceRank> adopted_to;  // then: devices that receive
 
   void Hear(const v1::ExecuteRequest& request) {
     const std::string devices = absl::StrJoin(request.resolve().devices(), ",");
@@ -70,6 +73,7 @@ struct FakeTaskCall : FakeCall<v1::ExecuteRequest, v1::ExecuteResponse> {
     return *std::move(part);
   }
   std::vector<DeviceRank> Destinations() const {
+    if (adopt.by_epoch() > 0) return adopted_to;
     const WorkerPart of_worker = part();
     std::vector<DeviceRank> devices;
     for (const DeviceRank device : of_worker.spec().devices) {
@@ -110,9 +114,9 @@ struct FakeTaskCall : FakeCall<v1::ExecuteRequest, v1::ExecuteResponse> {
 
 // Of a program. Hears "begin 0", "stop WHY", "cancel".
 struct FakeProgramCall : FakeCall<v1::RunProgramRequest, v1::RunProgramResponse> {
-  FakeProgramCall(WorkerCallStart<Request> opened, WorkerCallListener<Response> heard_by)
-      : FakeCall(std::move(opened), std::move(heard_by)) {
-    CHECK(program.ParseFromString(body));
+  FakeProgramCall(const WorkerCallStart<Request>& opened, WorkerCallListener<Response> heard_by)
+      : FakeCall(opened, std::move(heard_by)) {
+    CHECK(start.layers() ? layers.ParseFromString(body) : program.ParseFromString(body));
   }
 
   void Hear(const v1::RunProgramRequest& request) {
@@ -126,7 +130,8 @@ struct FakeProgramCall : FakeCall<v1::RunProgramRequest, v1::RunProgramResponse>
     listener.on_message(std::move(response));
   }
 
-  v1::PipelineProgram program;
+  v1::PipelineProgram program;  // empty where the start is of layers
+  v1::LayerProgram layers;      // empty where it is not
 };
 
 // Workers that a test speaks for. Confined to the test's thread.

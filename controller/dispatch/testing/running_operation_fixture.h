@@ -128,6 +128,7 @@ class RunningOperationTest : public DispatchFixture {
                                            .workers = registry_,
                                            .queue = queue_,
                                            .planners = planners_,
+                                           .gate = gate_,
                                            .clock = clock_,
                                            .sink = sink_,
                                            .metrics = metrics_,

@@ -1,7 +1,9 @@
 #pragma once
 
 #include "common/base/check.h"
+#include "common/base/status_macros.h"
 #include "common/testing/status_matchers.h"
+#include "controller/dispatch/runnable_plan.h"
 #include "controller/dispatch/running_pipeline.h"
 #include "controller/dispatch/running_table.h"
 #include "controller/dispatch/testing/dispatch_fixture.h"
@@ -32,8 +34,6 @@ class RunningPipelineTest : public DispatchFixture {
     for (const char* host : kHosts) Join(host);
   }
 
-  void TearDown() override { EXPECT_EQ(sink_.intents, 0) << "a run of a pipeline has none"; }
-
   void LoseWorker(const std::string& host) {
     EndSession(host);
     running_.WithAll([name = absl::StrCat("w-", host)](RunningPipeline& run) {
@@ -47,7 +47,11 @@ class RunningPipelineTest : public DispatchFixture {
     request.shown.set_id("pr-1");
     request.shown.set_iterations(iterations);
     request.shown.set_revision(1);
-    request.plan = [this](CancelCheck) { return PlanSample(spec_); };
+    request.resumption = "what was asked for";
+    request.plan = [this](CancelCheck) -> PipelineRequest::Planned {
+      ASSIGN_OR_RETURN(auto planned, PlanSample(spec_));
+      return MakeRunnable(std::move(planned));
+    };
     return request;
   }
   void Start(PipelineRequest request) {

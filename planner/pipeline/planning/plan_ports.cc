@@ -1,9 +1,11 @@
 #include "planner/pipeline/planning/plan_ports.h"
 
+#include "common/plan/course.h"
 #include "planner/network/host_network.h"
 #include "planner/network/port_load.h"
 #include "planner/network/routing.h"
 
+#include <algorithm>
 #include <cstddef>
 
 #include <absl/strings/str_cat.h>
@@ -27,9 +29,24 @@ void AddPorts(const PortsOfKind& of, std::vector<PortBytes>& ports) {
   }
 }
 
+std::vector<PortBytes> PortsOfCourses(const Plan& plan, const Topology& topology) {
+  std::vector<PortBytes> ports;
+  for (const Course<Plan>& course : plan.courses()) {
+    for (const Course<Plan>::Step& step : course.steps) {
+      for (const PortBytes& of_step : PortsOf(*step.move, topology)) {
+        const auto known = std::ranges::find(ports, of_step.port, &PortBytes::port);
+        PortBytes& port = known != ports.end() ? *known : ports.emplace_back(of_step.port);
+        port.bytes += course.instances * of_step.bytes;
+      }
+    }
+  }
+  return ports;
+}
+
 }  // namespace
 
 std::vector<PortBytes> PortsOf(const Plan& plan, const Topology& topology) {
+  if (plan.has_courses()) return PortsOfCourses(plan, topology);
   const HostNetwork network = HostNetworkOf(plan.tensors(), topology);
   Routes routes;
   routes.relays = plan.relays();

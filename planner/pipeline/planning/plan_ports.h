@@ -17,7 +17,8 @@ struct PortBytes {
   friend bool operator==(const PortBytes&, const PortBytes&) = default;
 };
 
-// Ports that a plan sends bytes through, all NICs of a host as one. Cost: linear in hops.
+// Ports that a plan sends bytes through, all NICs of a host as one; of courses, in all of their
+// steps and instances. Cost: linear in hops.
 std::vector<PortBytes> PortsOf(const Plan& plan, const Topology& topology);
 
 }  // namespace crossmesh

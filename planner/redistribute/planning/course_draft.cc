@@ -1,11 +1,14 @@
 #include "planner/redistribute/planning/course_draft.h"
 
 #include "common/base/status_macros.h"
+#include "common/plan/communicator_splits.h"
 #include "common/plan/course_tables.h"
+#include "common/plan/step_collective.h"
 
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 namespace crossmesh {
@@ -41,6 +44,7 @@ std::optional<Split> SplitOf(const GroupRoute& route, int64_t instances, const C
   for (int64_t among = std::min(instances, count); among >= 1; --among) {
     if (instances % among != 0 || count % among != 0) continue;
     const int64_t slabs = instances / among;
+    if (slabs > 1 && sizes.whole_tensors) continue;
     if (place.length % slabs != 0 || (slabs > 1 && IsWhole(route))) continue;
     if (slabs > 1 && place.length / slabs * place.stride < sizes.row_elements) continue;
     return Split{.tensors = among, .slabs = slabs};
@@ -176,19 +180,38 @@ absl::StatusOr<Course<StepTable>> DraftCourse(const TensorTable& whole,
   return tensors.Take(reductions);
 }
 
+// What is the same of routes that take a course together: of each step its reduction, and the
+// collective that it is, with its groups.
+using RouteKind = std::vector<std::tuple<int, int64_t, int, CommunicatorSplit>>;
+
+absl::StatusOr<RouteKind> KindOf(const TensorTable& whole, const GroupRoute& route,
+                                 const CourseSizes& sizes) {
+  RouteKind kind;
+  for (const std::optional<Reduction>& reduction : route.lowering->reductions()) {
+    kind.emplace_back(reduction.has_value() ? static_cast<int>(reduction->kind) : -1,
+                      reduction.has_value() ? reduction->divisor : 0, -1, CommunicatorSplit());
+  }
+  if (!sizes.whole_tensors) return kind;
+  ASSIGN_OR_RETURN(const Course<StepTable> alone, DraftCourse(whole, {&route}, 1, sizes));
+  for (size_t k = 0; k < kind.size(); ++k) {
+    const Course<StepTable>::Step& step = alone.steps[k];
+    const std::optional<GroupedCollective> found =
+        FindStepCollective(step.move->tensors(), step.reduction);
+    if (!found.has_value()) continue;
+    std::get<2>(kind[k]) = static_cast<int>(found->kind);
+    std::get<3>(kind[k]) = SplitFor(whole, step.move->tensors(), *found);
+  }
+  return kind;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Course<StepTable>>> DraftCourses(
     const TensorTable& whole, std::span<const GroupRoute* const> routes, const CourseSizes& sizes) {
-  using Alike = std::vector<std::pair<int, int64_t>>;
-  std::map<Alike, std::vector<const GroupRoute*>> alike;
+  std::map<RouteKind, std::vector<const GroupRoute*>> alike;
   for (const GroupRoute* const route : routes) {
-    Alike key;
-    for (const std::optional<Reduction>& reduction : route->lowering->reductions()) {
-      key.emplace_back(reduction.has_value() ? static_cast<int>(reduction->kind) : -1,
-                       reduction.has_value() ? reduction->divisor : 0);
-    }
-    alike[key].push_back(route);
+    ASSIGN_OR_RETURN(const RouteKind kind, KindOf(whole, *route, sizes));
+    alike[kind].push_back(route);
   }
   std::vector<Course<StepTable>> courses;
   for (const auto& [steps, of_steps] : alike) {

@@ -30,6 +30,9 @@ struct CourseSizes {
   // Instances that have arrays at a time, at most. Of three one is filled, one is read, and one
   // waits, so that no step waits for the one after it.
   int32_t buffers = 3;
+  // No tensor is cut into slabs, and those take a course together whose steps are alike by the
+  // collectives that they are (step_collective.h).
+  bool whole_tensors = false;
 };
 
 // How the tensors of a group go from end to end.

@@ -140,6 +140,12 @@ std::optional<std::vector<std::string>> CutsOf(const TypeDigits& type, const Ind
   return axes;
 }
 
+bool JoinsAtoms(const LocalType& type) {
+  return std::ranges::any_of(type.dimensions, [](const std::vector<DimensionCut>& cuts) {
+    return std::ranges::any_of(cuts, &DimensionCut::joined);
+  });
+}
+
 std::vector<std::string> AxesOf(std::span<const DimensionCut> cuts) {
   std::vector<std::string> axes;
   for (const DimensionCut& cut : cuts) axes.push_back(AxisName(cut.atom));
@@ -175,8 +181,7 @@ Reduction ReductionOf(PartialReduction kind, int64_t divisor) {
 
 }  // namespace
 
-Lowering::Lowering(const Derivation& derivation)
-    : derivation_(derivation), space_(derivation.space()) {
+Lowering::Lowering(const Derivation& derivation) : space_(derivation.space()) {
   Lower(derivation.steps());
   FindSlabPlace();
   if (Fits()) return;
@@ -199,7 +204,7 @@ void Lowering::LowerDirectly(bool splits) {
     if (splits) reduced = SplitType(reduced, atoms);
     AddMove(space_.source(), reduced);
   }
-  if (reduced != space_.destination()) AddMove(reduced, space_.destination());
+  if (reduced != space_.destination() || moves_.empty()) AddMove(reduced, space_.destination());
 }
 
 std::vector<Axis> Lowering::axes() const {
@@ -340,7 +345,13 @@ absl::StatusOr<LoweredStep> Lowering::StepOf(const Move& move, int64_t slabs) co
       PartsOf(space_.shape().elements(), types, slab_place_, slabs);
 
   LoweredStep step;
-  step.source.rule = step.destination.rule = space_.rule();
+  // Axes of a step are atoms, of which the rule makes something else than of axes.
+  if (JoinsAtoms(move.before) || JoinsAtoms(move.after)) {
+    return absl::InvalidArgumentError(
+        "expected axes of the common mesh where rule nested_chunk cuts, found parts of one");
+  }
+  step.source.rule = space_.RuleOf(move.before);
+  step.destination.rule = space_.RuleOf(move.after);
   step.slab.slabs = slabs;
   std::vector<int64_t> lengths;
   const auto add = [&](int64_t length, std::vector<std::string> before,

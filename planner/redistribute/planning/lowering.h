@@ -76,7 +76,6 @@ class Lowering {
   void FindSlabPlace();
   absl::StatusOr<LoweredStep> StepOf(const Move& move, int64_t slabs) const;
 
-  const Derivation& derivation_;
   const TypeSpace& space_;
   std::vector<Move> moves_;
   SlabPlace slab_place_;

@@ -1,11 +1,16 @@
 #include "planner/redistribute/planning/lowering.h"
 
+#include "common/mesh/layout.h"
+#include "common/plan/step_kind.h"
 #include "common/testing/status_matchers.h"
 #include "planner/redistribute/redistribution_search.h"
 #include "planner/redistribute/testing/redistribution_study.h"
 #include "planner/redistribute/testing/redistribution_vectors.h"
 
+#include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
@@ -47,6 +52,55 @@ TEST(Lowering, EveryStepOfAllPairsOfSmallMeshesIsAMove) {
   }
   EXPECT_EQ(pairs, 7618);
   EXPECT_EQ(direct, 0);
+}
+
+// What a step is by its table, as workers count it.
+StepKind KindOf(const LoweredStep& step, const Lowering& lowering) {
+  int64_t devices = 1;
+  for (const Axis& axis : lowering.axes()) devices *= axis.size;
+  const Mesh mesh =
+      Mesh::Create(lowering.axes(), *ParseDevices(absl::StrCat("a.0-", devices - 1))).value();
+  TensorTable::Spec spec;
+  spec.sources = {{mesh, Layout(step.source)}};
+  spec.destinations = {{mesh, Layout(step.destination)}};
+  spec.groups = {{.shape = step.shape, .slab = step.slab}};
+  spec.group_of_tensor = {0};
+  return FindStepKind(TensorTable::Create(std::move(spec)).value(), step.reduction);
+}
+
+// Those of the steps of a derivation, as they are carried out.
+std::vector<StepKind> KindsOf(const Derivation& derivation) {
+  std::vector<StepKind> kinds;
+  for (const RedistributionStep& step : derivation.steps()) {
+    if (step.kind != StepKind::kSlice) kinds.push_back(step.kind);
+  }
+  if (kinds.empty()) kinds.push_back(StepKind::kSlice);
+  return kinds;
+}
+
+TEST(Lowering, WorkersSeeWhatEachStepIs) {
+  int64_t steps = 0;
+  for (const StudiedMesh& mesh : StudiedMeshesWithSums()) {
+    for (size_t from = 0; from < mesh.layouts.size(); ++from) {
+      for (size_t to = 0; to < mesh.layouts.size(); ++to) {
+        const RedistributionRequest request = mesh.Request(from, to);
+        // A part of them, since each is searched for.
+        if (from == to || (from + to) % 5 != 0 || !Validate(request).ok()) continue;
+        const Derivation derivation = Derive(request);
+        const std::vector<StepKind> kinds = KindsOf(derivation);
+        const Lowering lowering(derivation);
+        ASSERT_OK_AND_ASSIGN(const std::vector<LoweredStep> lowered, lowering.Steps(1));
+        // An all-reduce is two steps.
+        if (std::ranges::count(kinds, StepKind::kAllReduce) > 0) continue;
+        ASSERT_EQ(lowered.size(), kinds.size()) << derivation.Text();
+        for (size_t k = 0; k < kinds.size(); ++k, ++steps) {
+          ASSERT_EQ(StepKindName(KindOf(lowered[k], lowering)), StepKindName(kinds[k]))
+              << "step " << k << " of " << derivation.Text();
+        }
+      }
+    }
+  }
+  EXPECT_GT(steps, 500);
 }
 
 TEST(Lowering, EveryVectorIsAMoveOfEachStep) {
@@ -108,6 +162,8 @@ TEST(Lowering, AnAllReduceReducesPartsAndGathersThem) {
   EXPECT_EQ(steps[0].slab.summand_dimensions, 2);
   EXPECT_EQ(steps[0].reduction, (Reduction{.divisor = 4}));
   EXPECT_EQ(steps[1].reduction, std::nullopt);
+  EXPECT_EQ(KindOf(steps[0], lowering), StepKind::kReduceScatter);
+  EXPECT_EQ(KindOf(steps[1], lowering), StepKind::kAllGather);
   EXPECT_EQ(ToString(Layout(steps[1].source)), "[a0, a1, -]");
   EXPECT_EQ(ToString(Layout(steps[1].destination)), "[-, -, -]");
 }
@@ -134,8 +190,7 @@ TEST(Lowering, ADimensionOfOneElementKeepsItsCuts) {
   const RedistributionRequest request{.axes = axes,
                                       .shape = *ParseShape("[6, 1, 5]"),
                                       .item_bytes = 4,
-                                      .rule = UnevenRule::kBalanced,
-                                      .source = End("[-, y*x, -]", axes),
+                                      .source = End("[-, y*x, -] balanced", axes),
                                       .destination = End("[x, -, -]", axes)};
   const Derivation derivation = Derive(request, /*relay=*/true);
   const Lowering lowering(derivation);
@@ -143,7 +198,7 @@ TEST(Lowering, ADimensionOfOneElementKeepsItsCuts) {
   ASSERT_EQ(steps.size(), 1);
   EXPECT_EQ(ToString(steps[0].shape), "[1, 2, 3]");
   EXPECT_EQ(ToString(Layout(steps[0].source)), "[a1*a0, -, -] balanced");
-  EXPECT_EQ(ToString(Layout(steps[0].destination)), "[-, a0, -] balanced");
+  EXPECT_EQ(ToString(Layout(steps[0].destination)), "[-, a0, -]");
   EXPECT_EQ(steps[0].slab.row_dimension, 2);
 }
 

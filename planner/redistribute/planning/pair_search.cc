@@ -33,10 +33,12 @@ absl::StatusOr<RedistributionEnd> EndOn(const Placement& placement,
                                         PartialReduction reduction) {
   ASSIGN_OR_RETURN(const RedistributionEnd of_mesh,
                    EndOf(placement.layout, placement.mesh.axes(), partial, reduction));
-  RedistributionEnd end;
+  RedistributionEnd end{.rule = of_mesh.rule};
   for (const std::vector<SubAxis>& axes : of_mesh.dimensions) {
     std::vector<SubAxis>& dimension = end.dimensions.emplace_back();
+    std::vector<int64_t>& levels = end.levels.emplace_back();
     for (const SubAxis& axis : axes) {
+      levels.push_back(axis.size);
       const std::vector<SubAxis>& parts = parts_of_axis[axis.axis];
       dimension.insert(dimension.end(), parts.begin(), parts.end());
     }
@@ -102,7 +104,6 @@ absl::StatusOr<PairSearch> PairSearches::Of(int32_t group) const {
                    EndOn(source, common->of_source, inputs.source_partial, reduction_));
   ASSIGN_OR_RETURN(search.request.destination, EndOn(destination, common->of_destination,
                                                      inputs.destination_partial, reduction_));
-  ASSIGN_OR_RETURN(search.request.rule, RuleOf(*source.layout.axes(), *destination.layout.axes()));
   if (!inputs.source_partial.empty()) RETURN_IF_ERROR(CheckReduction(of.type, {}));
   ASSIGN_OR_RETURN(const Mesh mesh, Mesh::Create(common->axes, source.mesh.devices()));
   search.options = {.objective = objective_,

@@ -33,7 +33,7 @@ class PairSearches {
 
   // InvalidArgument, without the tensor's name: the group is converted; its meshes have other
   // devices or another order of them, or axes that do not divide each other; its layouts are not of
-  // axes, or have two rules for lengths that do not divide; its summands cannot be reduced.
+  // axes; its summands cannot be reduced.
   absl::StatusOr<PairSearch> Of(int32_t group) const;
 
  private:

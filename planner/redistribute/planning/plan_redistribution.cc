@@ -2,14 +2,17 @@
 
 #include "common/base/check.h"
 #include "common/base/error_place.h"
+#include "common/base/format.h"
 #include "common/base/status_macros.h"
 #include "common/plan/course_tables.h"
 #include "common/plan/proof.h"
 #include "common/plan/releasing_memory.h"
+#include "planner/redistribute/planning/collective_choice.h"
 #include "planner/redistribute/planning/course_draft.h"
 #include "planner/redistribute/planning/course_figures.h"
 #include "planner/redistribute/planning/lowering.h"
 #include "planner/redistribute/planning/pair_search.h"
+#include "planner/reshard/broadcast_choice.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -39,6 +42,9 @@ constexpr CourseSizes kGpuSizes = {.array_bytes = int64_t{256} << 20, .instances
 // Arrays are made no smaller than these to stay within a limit of memory.
 constexpr int64_t kArrayBytesMin = int64_t{64} << 10;
 
+// Whether a time is less than another one by more than what sums of it in another order differ by.
+bool IsLess(double seconds, double other) { return seconds < other * (1 - 1e-9); }
+
 class RedistributionPlanner {
  public:
   RedistributionPlanner(const ReshardRequest& request, const std::optional<CourseSizes>& sizes,
@@ -46,6 +52,7 @@ class RedistributionPlanner {
       : request_(request), tensors_(*request.tensors), sizes_(sizes), cancelled_(cancelled) {}
 
   absl::StatusOr<Plan> Make() {
+    RETURN_IF_ERROR(CheckReductionOrder(request_.redistribution.reduction_order));
     ASSIGN_OR_RETURN(const PairSearches searches, PairSearches::Create(request_));
     RETURN_IF_ERROR(CheckDevices());
     if (releases()) RETURN_IF_ERROR(CheckReleasing());
@@ -58,13 +65,12 @@ class RedistributionPlanner {
       const int32_t group = tensors_.group_of_tensor()[t];
       if (group >= 0) routes_.at(group).tensors.push_back(t);
     }
-    // In one move of the whole, slots with summands would count as such with the same values, and
-    // nothing could be released before the end.
-    const bool is_one_move =
-        !has_partial() && !releases() && std::ranges::all_of(routes_, [](const auto& entry) {
-          return entry.second.lowering->step_count() == 1;
-        });
-    return is_one_move ? PlanOneMove() : PlanCourses();
+    ASSIGN_OR_RETURN(Plan plan, PlanWithoutCollectives());
+    if (!are_gpus_ || !MayUseCollectives(request_)) return plan;
+    ASSIGN_OR_RETURN(std::optional<Plan> collective, PlanCollectives());
+    const bool is_faster = collective.has_value() && collective->figures().predicted_seconds <=
+                                                         SecondsWithBroadcasts(plan.spec());
+    return is_faster ? *std::move(collective) : std::move(plan);
   }
 
  private:
@@ -115,18 +121,78 @@ class RedistributionPlanner {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Plan> PlanOneMove() {
+  // In one move of the whole, slots with summands would count as such with the same values, and
+  // nothing could be released before the end.
+  absl::StatusOr<Plan> PlanWithoutCollectives() const {
+    if (has_partial() || releases()) return PlanCourses();
+    const bool is_one_move = std::ranges::all_of(
+        routes_, [](const auto& entry) { return entry.second.lowering->step_count() == 1; });
+    if (is_one_move) return PlanOneMove(StepCounts());
+    return is_free() ? PlanTheFaster() : PlanWithinMemory();
+  }
+
+  // The search prices steps as collectives, but workers route each as a reshard, so one move of all
+  // may well be as fast as several steps. What plans are predicted to take decides: where the move
+  // takes no longer than the bound, no steps can take less.
+  absl::StatusOr<Plan> PlanTheFaster() const {
+    absl::StatusOr<Plan> move = MoveAll();
+    // More relays than a plan may have.
+    if (absl::IsResourceExhausted(move.status())) return PlanCourses();
+    RETURN_IF_ERROR(move.status());
+    const PlanFigures& of_move = move->figures();
+    if (!IsLess(of_move.bound.seconds, of_move.predicted_seconds)) {
+      return Finished(
+          *move, absl::StrCat(InOneStep(), ", as fast as any plan; by the search: ", StepCounts()));
+    }
+    absl::StatusOr<Plan> steps = PlanCourses();
+    if (absl::IsResourceExhausted(steps.status())) return Finished(*move, WithoutSteps());
+    RETURN_IF_ERROR(steps.status());
+    const PlanFigures& of_steps = steps->figures();
+    if (IsLess(of_steps.predicted_seconds, of_move.predicted_seconds)) {
+      return Finished(*steps, absl::StrCat(StepCounts(), "; in 1 step all would take ",
+                                           FormatSeconds(of_move.predicted_seconds)));
+    }
+    return Finished(
+        *move, absl::StrCat(InOneStep(), "; by the search: ", StepCounts(), ", which would take ",
+                            FormatSeconds(of_steps.predicted_seconds)));
+  }
+
+  // Steps or, where nothing can lie between them, one move; the proof has the last word on that.
+  absl::StatusOr<Plan> PlanWithinMemory() const {
+    absl::StatusOr<Plan> steps = PlanCourses();
+    return absl::IsResourceExhausted(steps.status()) ? PlanOneMove(WithoutSteps()) : steps;
+  }
+
+  absl::StatusOr<Plan> PlanOneMove(std::string search) const {
+    ASSIGN_OR_RETURN(const Plan plan, MoveAll());
+    return Finished(plan, std::move(search));
+  }
+
+  absl::StatusOr<Plan> MoveAll() const {
     ReshardRequest move = request_;
     move.strategy = Strategy::kRelay;
     if (move.chunk_bytes == 0 && tensors_.hosts().size() == 1) move.chunk_bytes = kHostChunkBytes;
-    ASSIGN_OR_RETURN(Plan plan, PlanReshard(move, cancelled_));
+    return PlanReshard(move, cancelled_);
+  }
+
+  static absl::StatusOr<Plan> Finished(const Plan& plan, std::string search) {
     Plan::Spec spec = plan.spec();
     spec.figures.strategy = std::string(StrategyName(Strategy::kRedistribute));
-    spec.figures.search = SearchText();
+    spec.figures.search = std::move(search);
     return Plan::Create(std::move(spec));
   }
 
-  std::string SearchText() const {
+  std::string InOneStep() const {
+    int64_t tensors = 0;
+    for (const auto& [group, route] : routes_) tensors += std::ssize(route.tensors);
+    return absl::StrCat(tensors, " tensors in 1 step");
+  }
+  std::string WithoutSteps() const {
+    return absl::StrCat(InOneStep(),
+                        ", since nothing may lie between steps; by the search: ", StepCounts());
+  }
+
+  std::string StepCounts() const {
     std::map<int, int64_t> tensors_by_steps;
     for (const auto& [group, route] : routes_) {
       tensors_by_steps[route.lowering->step_count()] += std::ssize(route.tensors);
@@ -136,15 +202,22 @@ class RedistributionPlanner {
       absl::StrAppend(&text, text.empty() ? "" : ", ", tensors, " tensors in ", steps,
                       steps == 1 ? " step" : " steps");
     }
-    if (has_partial()) absl::StrAppend(&text, ", summands in the order of their coordinates");
     return text;
   }
 
+  // Whether the request leaves it to the planner how often tensors move.
+  bool is_free() const {
+    return !request_.redistribution.no_relays && request_.redistribution.method.empty();
+  }
   bool releases() const { return request_.redistribution.release_source; }
   bool has_partial() const { return !request_.redistribution.source_partial.empty(); }
+  std::vector<const GroupRoute*> Routed() const;
   absl::StatusOr<std::vector<Course<StepTable>>> DraftWithinLimit() const;
-  int64_t DeviceBytes(const std::vector<Course<StepTable>>& drafts) const;
-  absl::StatusOr<Plan> PlanCourses();
+  template <typename Move>
+  int64_t DeviceBytes(const std::vector<Course<Move>>& drafts) const;
+  absl::StatusOr<Plan> PlanCourses() const;
+  absl::StatusOr<std::optional<Plan>> PlanCollectives() const;
+  absl::StatusOr<Plan> PlanOf(std::vector<Course<Plan>> courses) const;
   absl::StatusOr<Course<Plan>> PlanSteps(const Course<StepTable>& draft) const;
 
   const ReshardRequest& request_;
@@ -155,9 +228,14 @@ class RedistributionPlanner {
   bool are_gpus_ = false;
 };
 
-absl::StatusOr<std::vector<Course<StepTable>>> RedistributionPlanner::DraftWithinLimit() const {
+std::vector<const GroupRoute*> RedistributionPlanner::Routed() const {
   std::vector<const GroupRoute*> routes;
   for (const auto& [group, route] : routes_) routes.push_back(&route);
+  return routes;
+}
+
+absl::StatusOr<std::vector<Course<StepTable>>> RedistributionPlanner::DraftWithinLimit() const {
+  const std::vector<const GroupRoute*> routes = Routed();
   const auto fits = [&](int64_t bytes) {
     return request_.device_bytes_max == 0 || bytes <= request_.device_bytes_max;
   };
@@ -181,10 +259,11 @@ absl::StatusOr<std::vector<Course<StepTable>>> RedistributionPlanner::DraftWithi
 }
 
 // Of the fullest device, as the proof counts them, without staging.
-int64_t RedistributionPlanner::DeviceBytes(const std::vector<Course<StepTable>>& drafts) const {
+template <typename Move>
+int64_t RedistributionPlanner::DeviceBytes(const std::vector<Course<Move>>& drafts) const {
   int64_t most = 0;
+  const std::vector<CourseTables> courses(drafts.begin(), drafts.end());
   if (releases()) {
-    const std::vector<CourseTables> courses(drafts.begin(), drafts.end());
     for (const DeviceId& device : tensors_.devices()) {
       most = std::max(most, ReleasingPeakBytes(tensors_, courses, device));
     }
@@ -196,30 +275,62 @@ int64_t RedistributionPlanner::DeviceBytes(const std::vector<Course<StepTable>>&
         tensors_.BytesOf(Side::kDestination, device) *
         DestinationArenas(request_.binding, request_.shared_storage, source);
     int64_t arrays = 0;
-    for (const Course<StepTable>& draft : drafts) {
-      const CourseMemory memory(CourseTables(draft), tensors_.devices()[device]);
-      arrays = std::max(arrays, memory.bytes());
+    for (const CourseTables& course : courses) {
+      arrays = std::max(arrays, CourseMemory(course, tensors_.devices()[device]).bytes());
     }
     most = std::max(most, source + destination + arrays);
   }
   return most;
 }
 
-absl::StatusOr<Plan> RedistributionPlanner::PlanCourses() {
-  absl::StatusOr<std::vector<Course<StepTable>>> drafts = DraftWithinLimit();
-  // One move has nothing between steps, and the proof has the last word on it.
-  if (absl::IsResourceExhausted(drafts.status()) && !has_partial() && !releases()) {
-    return PlanOneMove();
-  }
-  RETURN_IF_ERROR(drafts.status());
-  ASSIGN_OR_RETURN(Slicing slicing, Slicing::Create(tensors_));
+absl::StatusOr<Plan> RedistributionPlanner::PlanCourses() const {
+  ASSIGN_OR_RETURN(const std::vector<Course<StepTable>> drafts, DraftWithinLimit());
   std::vector<Course<Plan>> courses;
-  for (const Course<StepTable>& draft : *drafts) {
+  for (const Course<StepTable>& draft : drafts) {
     ASSIGN_OR_RETURN(Course<Plan> course, PlanSteps(draft));
     courses.push_back(std::move(course));
   }
+  return PlanOf(std::move(courses));
+}
+
+// Of whole tensors, with a collective for each step for which one is predicted to take no longer;
+// nothing where there is none, or no memory.
+absl::StatusOr<std::optional<Plan>> RedistributionPlanner::PlanCollectives() const {
+  CourseSizes sizes = sizes_.value_or(kGpuSizes);
+  sizes.whole_tensors = true;
+  ASSIGN_OR_RETURN(std::vector<Course<StepTable>> drafts, DraftCourses(tensors_, Routed(), sizes));
+  bool has_collective = false;
+  int64_t steps = 0;
+  for (const Course<StepTable>& draft : drafts) {
+    steps += std::ssize(draft.steps);
+    for (const Course<StepTable>::Step& step : draft.steps) {
+      has_collective |= CollectiveFor(request_, step.move->tensors(), step.reduction).has_value();
+    }
+  }
+  if (!has_collective || steps > kCourseStepsMax) return std::nullopt;
+  has_collective = false;
+  CollectiveChoice choice(request_);
+  std::vector<Course<Plan>> courses;
+  for (const Course<StepTable>& draft : drafts) {
+    ASSIGN_OR_RETURN(Course<Plan> course, PlanSteps(draft));
+    for (Course<Plan>::Step& step : course.steps) {
+      ASSIGN_OR_RETURN(step, choice.Choose(std::move(step)));
+      has_collective |= step.collective.has_value();
+    }
+    courses.push_back(std::move(course));
+  }
+  if (!has_collective) return std::nullopt;
+  if (request_.device_bytes_max != 0 && DeviceBytes(courses) > request_.device_bytes_max) {
+    return std::nullopt;
+  }
+  return PlanOf(std::move(courses));
+}
+
+absl::StatusOr<Plan> RedistributionPlanner::PlanOf(std::vector<Course<Plan>> courses) const {
+  ASSIGN_OR_RETURN(Slicing slicing, Slicing::Create(tensors_));
   ASSIGN_OR_RETURN(PlanFigures figures, FiguresOfCourses(request_, slicing, courses));
-  figures.search = SearchText();
+  figures.search = absl::StrCat(StepCounts(), ReductionOrderText(courses, has_partial()),
+                                CollectivesText(courses));
   return Plan::Create(
       {.tensors = request_.tensors,
        .slicing = std::make_shared<const Slicing>(std::move(slicing)),

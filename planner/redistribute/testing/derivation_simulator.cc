@@ -85,10 +85,13 @@ class Simulation {
       std::vector<int64_t> sizes;
       int64_t part = 0;
       for (const DimensionCut& cut : cuts) {
-        sizes.push_back(space_.atoms()[cut.atom].size);
-        part = part * sizes.back() + space_.Coordinate(device, cut.atom);
+        const int64_t size = space_.atoms()[cut.atom].size;
+        if (!cut.joined) sizes.push_back(1);
+        sizes.back() *= size;
+        part = part * size + space_.Coordinate(device, cut.atom);
       }
-      const Interval held = PartsOfDimension(space_.rule(), space_.shape()[dimension], sizes)[part];
+      const Interval held =
+          PartsOfDimension(cuts.front().rule, space_.shape()[dimension], sizes)[part];
       return index >= held.begin && index < held.end;
     }
     return std::ranges::all_of(cuts, [&](const DimensionCut& cut) {

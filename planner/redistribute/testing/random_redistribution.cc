@@ -95,7 +95,12 @@ class Draw {
     const std::vector<UnevenRule> rules = {UnevenRule::kChunk, UnevenRule::kNestedChunk,
                                            UnevenRule::kBalanced};
     const bool uneven = limits_.uneven && Below(4) == 0;
-    if (uneven) request.rule = rules[Below(static_cast<int>(rules.size()))];
+    if (uneven) {
+      request.source.rule = rules[Below(static_cast<int>(rules.size()))];
+      const bool other = Below(3) == 0;
+      request.destination.rule =
+          other ? rules[Below(static_cast<int>(rules.size()))] : request.source.rule;
+    }
     std::vector<int64_t> lengths;
     int64_t elements = 1;
     for (size_t dimension = 0; dimension < request.source.dimensions.size(); ++dimension) {

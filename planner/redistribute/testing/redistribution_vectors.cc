@@ -42,9 +42,9 @@ RedistributionRequest RequestOf(const Json& json) {
   CHECK_OK(shape);
   request.shape = *shape;
   request.item_bytes = json["itemsize"];
-  request.rule = RuleOf(json["partition"]);
   request.source = EndOf(json["src"], request.axes);
   request.destination = EndOf(json["dst"], request.axes);
+  request.source.rule = request.destination.rule = RuleOf(json["partition"]);
   return request;
 }
 

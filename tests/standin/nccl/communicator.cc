@@ -14,9 +14,6 @@ namespace {
 // The communicator of this process that is being made.
 std::atomic<const Communicator*> being_made = nullptr;
 
-// What one takes of a device: channels and buffers.
-constexpr int64_t kCommunicatorBytes = 16 << 20;
-
 bool SeveralRanksPerGpu() {
   const char* text = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
   return text != nullptr && absl::string_view(text) == "1";
@@ -25,16 +22,12 @@ bool SeveralRanksPerGpu() {
 }  // namespace
 
 Result Communicator::Init(absl::string_view call, Place place, const Identity& identity) {
-  const Communicator* none = nullptr;
-  if (!being_made.compare_exchange_strong(none, this)) {
+  if (const Result begun = BeginMaking(); !begun.ok()) {
     phase_ = Phase::kClosed;
-    return Violation(
-        ncclInvalidUsage,
-        "while another communicator of this process is being made; make them one after "
-        "the other");
+    return begun;
   }
   identity_ = identity;
-  if (const Result taken = TakeMemory("a communicator", kCommunicatorBytes); !taken.ok()) {
+  if (const Result taken = TakeMemory("a communicator", kBytes); !taken.ok()) {
     Close(call);
     return taken;
   }
@@ -47,6 +40,14 @@ Result Communicator::Init(absl::string_view call, Place place, const Identity& i
     return CompareIdentities();
   };
   return Start({.call = std::string(call), .advance = std::move(advance)});
+}
+
+Result Communicator::BeginMaking() {
+  const Communicator* none = nullptr;
+  if (being_made.compare_exchange_strong(none, this)) return {};
+  return Violation(ncclInvalidUsage,
+                   "while another communicator of this process is being made; make them one after "
+                   "the other");
 }
 
 Result Communicator::TakeMemory(absl::string_view what, int64_t bytes) {
@@ -124,6 +125,10 @@ void Communicator::EndPending(const Result& result) {
   const Phase next = pending_->next;
   if (pending_->held != nullptr) crossmeshStandInReleaseStream(pending_->held);
   pending_.reset();
+  if (part_ != nullptr) {
+    part_->Close("a split that came to nothing");
+    part_.reset();
+  }
   if (result.ok()) {
     phase_ = next;
   } else {
@@ -215,12 +220,14 @@ Result Communicator::Destroy() {
     return Violation(ncclInvalidUsage,
                      absl::StrCat("with ", registrations_.size(), " buffers still registered"));
   }
+  RETURN_IF_FAILED(CheckParts());
   Close("ncclCommDestroy");
   return {};
 }
 
 Result Communicator::Abort() {
   RETURN_IF_FAILED(CheckOpen());
+  RETURN_IF_FAILED(CheckParts());
   Close("ncclCommAbort");
   return {};
 }

@@ -49,6 +49,11 @@ class Communicator {
   // Begins to make it. Communicators of a process are made one after the other.
   Result Init(absl::string_view call, Place place, const Identity& identity);
 
+  // Begins to make the communicator of those ranks of this one that give the same color, in the
+  // order of their keys, or none for NCCL_SPLIT_NOCOLOR. It is in `made` when all ranks have
+  // called.
+  Result Split(int color, int key, ncclComm_t* made);
+
   // Gets on with what is under way, and gives the state that ncclCommGetAsyncError tells.
   Result Poll();
 
@@ -99,15 +104,23 @@ class Communicator {
 
   // NCCL's thread for the call needs at least that long, and no poll before sees its end.
   static constexpr std::chrono::microseconds kInProgressLeast{50};
+  // What one takes of a device: channels and buffers.
+  static constexpr int64_t kBytes = 16 << 20;
 
   Result Start(Pending pending);
   Result TakeMemory(absl::string_view what, int64_t bytes);
   void EndPending(const Result& result);
   void Fail(const Result& failure);
 
+  // Only one at a time may be on its way to be made.
+  Result BeginMaking();
   Result Join(const Place& place);
   bool AllJoined() const;
   Result CompareIdentities() const;
+  std::optional<Result> AdvanceSplit(int color, ncclComm_t* made);
+  // Among the ranks of that color; nothing until all have said theirs.
+  std::optional<Place> PlaceIn(int color) const;
+  Result CheckParts() const;
   // Tells the others of a call that all must make in the same order.
   Result Publish(const std::string& text);
   void Close(absl::string_view by);
@@ -140,6 +153,9 @@ class Communicator {
   int rank_ = -1;
   Identity identity_;
   int64_t taken_bytes_ = 0;
+  uint64_t splits_ = 0;
+  std::unique_ptr<Communicator> part_;      // that is being made
+  std::vector<const Communicator*> parts_;  // all that were split from it
   uint64_t collectives_ = 0;
   uint64_t orders_ = 0;
   uint64_t order_hash_ = 0;

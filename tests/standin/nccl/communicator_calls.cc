@@ -52,6 +52,11 @@ Result CheckConfig(const ncclConfig_t* config) {
     return Violation(ncclInvalidArgument,
                      absl::StrCat("minCTAs ", config->minCTAs, ", maxCTAs ", config->maxCTAs));
   }
+  if (config->splitShare == 1) {
+    return Violation(ncclInvalidArgument,
+                     "resources shared with communicators that are split from it: the abort of one "
+                     "would be that of all");
+  }
   return {};
 }
 
@@ -162,6 +167,16 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int ranks, ncclUniqueId 
                                     ncclConfig_t* config) {
   NcclCall call("ncclCommInitRankConfig");
   return call.End(crossmesh::CommInit(handle, ranks, id, rank, config));
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* made,
+                           ncclConfig_t* config) {
+  return RunAlone("ncclCommSplit", handle, Purpose::kCommunicate,
+                  [&](Communicator& communicator) -> Result {
+                    RETURN_IF_FAILED(crossmesh::CheckConfig(config));
+                    RETURN_IF_FAILED(CheckThread(communicator));
+                    return communicator.Split(color, key, made);
+                  });
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* state) {

@@ -19,6 +19,13 @@ struct RendezvousOrder {
   std::array<char, 112> text;
 };
 
+// What a rank says of itself in a call of ncclCommSplit; complete before its number says so.
+struct RendezvousSplit {
+  std::atomic<uint64_t> number;  // counted from 1
+  std::atomic<int32_t> color;
+  std::atomic<int32_t> key;
+};
+
 // What one rank tells the others.
 struct RendezvousCell {
   enum State : uint32_t { kFree, kBeingFilled, kJoined };
@@ -30,6 +37,7 @@ struct RendezvousCell {
   std::atomic<uint32_t> doorbell;  // a futex; counts what happened that this rank may wait for
   std::atomic<uint32_t> finalized;
   std::array<RendezvousOrder, 128> orders;  // of collective calls; the last ones, by number
+  std::array<RendezvousSplit, 2> splits;    // likewise: no rank is more than one ahead
 };
 
 // A ring of bytes from one rank to another; positions only grow.
@@ -50,6 +58,8 @@ class Rendezvous {
 
   // Makes the file of a new rendezvous, and gives its name.
   static std::string MakeName();
+  // Makes the file of that name, unless it is there.
+  static void Make(const std::string& name);
   // Null, with the reason, when there is no such rendezvous or it is for another number of ranks.
   static std::unique_ptr<Rendezvous> Open(const std::string& name, int ranks, std::string& reason);
   ~Rendezvous();
@@ -57,6 +67,7 @@ class Rendezvous {
   Rendezvous& operator=(const Rendezvous&) = delete;
 
   int ranks() const { return ranks_; }
+  const std::string& name() const { return name_; }
   RendezvousCell& cell(int rank) const { return cells_[rank]; }
   RendezvousRing& ring(int from, int to) const { return rings_[from * ranks_ + to]; }
   // After all ranks have come: the name is free again.

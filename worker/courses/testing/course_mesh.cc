@@ -47,15 +47,18 @@ void ArrayCount::Release() {
 
 MeshRunner::Options WithCourseRunners(MeshRunner::Options options, ArrayCount* arrays) {
   options.make_runner = [arrays](EventLoop& loop, Executor& executor) {
+    const auto counters = std::make_shared<CourseCounters>();
     return std::make_unique<CourseTaskRunner>(CourseTaskRunner::Ports{
         .loop = loop,
         .replays = executor.replays(),
         .others = executor,
+        .counters = *counters,
         .make_memory =
             [arrays](const DeviceId&, ByteCount bytes) {
               return arrays == nullptr ? Arena::Create("arrays", bytes) : arrays->Make(bytes);
             },
-        .is_gpu = [](const DeviceId&) { return false; },
+        // Keeps them as long as the runner is there.
+        .is_gpu = [counters](const DeviceId&) { return false; },
         // Tiles of tests are no arenas. What reads them afterwards is to be seen.
         .release =
             [](std::span<std::byte> bytes) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -31,6 +32,10 @@ enum class CollectiveKind : uint8_t {
 absl::string_view CollectiveKindName(CollectiveKind kind);
 
 enum class CollectiveReduction : uint8_t { kSum, kProduct, kMinimum, kMaximum, kAverage };
+
+// Groups of ranks of a communicator, no rank in two of them, each in the order in which its members
+// are ranks of the group's own communicator.
+using RankGroups = std::vector<std::vector<int>>;
 
 struct Collective {
   CollectiveKind kind = CollectiveKind::kBroadcast;
@@ -80,6 +85,17 @@ class Communicator {
   absl::Status Perform(const Collective& collective, CUstream stream) {
     return PerformAll({&collective, 1}, stream);
   }
+
+  // Gives each of the groups a communicator of its own, unless it has one. Every rank calls it with
+  // the same groups, whether it is in one of them or not, when all its work on streams is done.
+  // Those of the last kSplitsKept splits that were asked for are kept, all others end. For ranks
+  // that are none, InvalidArgument; the communicator stays as it was.
+  static constexpr int kSplitsKept = 4;
+  virtual absl::Status Split(const RankGroups& groups) = 0;
+  // PerformAll of the ranks of this rank's group, by their ranks there. FailedPrecondition where it
+  // was not split so, or the rank is in no group.
+  virtual absl::Status PerformAllIn(const RankGroups& groups,
+                                    std::span<const Collective> collectives, CUstream stream) = 0;
 
   // Moves the tensors from all source tiles to all destination tiles, by one group of calls of NCCL
   // M2N. Every rank calls it with the same transfers in the same order. FailedPrecondition,

@@ -3,6 +3,7 @@
 #include "common/base/status_macros.h"
 
 #include <iterator>
+#include <vector>
 
 #include <absl/strings/str_cat.h>
 
@@ -82,6 +83,21 @@ absl::Status CheckCollective(const Collective& collective, int rank, int size) {
   if (Reduces(collective.kind) && !CanBeReduced(collective.type)) {
     return absl::InvalidArgumentError(
         absl::StrCat(name, " of ", DataTypeName(collective.type), ", which is not reduced"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckGroups(const RankGroups& groups, int size) {
+  std::vector<bool> seen(size, false);
+  for (const std::vector<int>& group : groups) {
+    for (const int rank : group) {
+      RETURN_IF_ERROR(CheckRank("of a group, rank", rank, size));
+      if (seen[rank]) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("rank ", rank, ": expected in one group at most, found in two"));
+      }
+      seen[rank] = true;
+    }
   }
   return absl::OkStatus();
 }

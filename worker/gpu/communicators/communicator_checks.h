@@ -18,6 +18,9 @@ absl::Status CheckMessages(std::span<const RankMessage> sends,
 // elements, or elements that are not reduced.
 absl::Status CheckCollective(const Collective& collective, int rank, int size);
 
+// InvalidArgument for a rank that is none of `size`, or in two groups.
+absl::Status CheckGroups(const RankGroups& groups, int size);
+
 // Whether a collective computes, or only moves.
 bool Reduces(CollectiveKind kind);
 

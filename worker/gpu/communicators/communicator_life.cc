@@ -40,6 +40,11 @@ class CommunicatorLife::LastCall {
   LastCall(const LastCall&) = delete;
   LastCall& operator=(const LastCall&) = delete;
 
+  // Waits for it.
+  absl::Status Await() {
+    thread_.Join();
+    return *result();
+  }
   // What the call came to; nothing while it runs.
   std::optional<absl::Status> result() const {
     MutexLock lock(mutex_);
@@ -64,6 +69,7 @@ CommunicatorLife::~CommunicatorLife() {
   // The thread that hangs uses both, and only the end of the process ends it.
   // NOLINTBEGIN(bugprone-unused-return-value)
   static_cast<void>(last_call_.release());
+  static_cast<void>(retiring_.release());
   static_cast<void>(communicator_.release());
   // NOLINTEND(bugprone-unused-return-value)
 }
@@ -88,6 +94,7 @@ std::optional<int64_t> CommunicatorLife::MemoryBytes() const {
 void CommunicatorLife::PollCommunicator() {
   const absl::StatusOr<Communicator::Progress> progress = communicator_->Poll();
   if (!progress.ok()) return Abort(progress.status());
+  if (const absl::Status retired = Retire(); !retired.ok()) return Abort(retired);
   if (*progress == Communicator::Progress::kIdle) return OnIdle();
   // The user calls the communicator without a word to this class; that a call has begun shows here.
   if (state_ == CommunicatorState::kReady) {
@@ -192,24 +199,40 @@ void CommunicatorLife::Abort(const absl::Status& cause) {
   End(CommunicatorState::kAborting);
 }
 
+// What was split from it and makes room ends by a call that may block as well.
+absl::Status CommunicatorLife::Retire() {
+  if (retiring_ != nullptr && retiring_->result().has_value()) {
+    RETURN_IF_ERROR(*retiring_->result());
+    retiring_.reset();
+  }
+  NcclHandles retired{.parts = communicator_->TakeRetired()};
+  if (!retired.parts.empty()) retiring_ = CallLast(std::move(retired), /*destroys=*/true);
+  return absl::OkStatus();
+}
+
 void CommunicatorLife::End(CommunicatorState state) {
   Enter(state, options_.timeouts.ending);
-  const bool destroys = state == CommunicatorState::kDestroying;
+  // Both calls free what the handles stand for, so these are taken from the communicator first: no
+  // other call can be made beside this one or after it.
+  last_call_ = CallLast(communicator_->Release(), state == CommunicatorState::kDestroying);
+}
+
+std::unique_ptr<CommunicatorLife::LastCall> CommunicatorLife::CallLast(NcclHandles handles,
+                                                                       bool destroys) {
   const DriverApi& driver = options_.driver;
   CUcontext context = nullptr;
   const absl::Status found = driver.Check(driver.cuCtxGetCurrent(&context), "cuCtxGetCurrent");
-  // Both calls free what the handle stands for, so it is taken from the communicator first: no
-  // other call can be made beside this one or after it.
-  last_call_ =
-      std::make_unique<LastCall>([&driver, context, found, &nccl = communicator_->nccl(),
-                                  handle = communicator_->Release(), destroys]() -> absl::Status {
-        RETURN_IF_ERROR(found);
-        // NCCL leaves a thread with the device that it came with, which makes a context there.
-        // Without one that is the first GPU of the machine, whoever uses it.
-        RETURN_IF_ERROR(driver.Check(driver.cuCtxSetCurrent(context), "cuCtxSetCurrent"));
-        return destroys ? nccl.Check(nccl.ncclCommDestroy(handle), "ncclCommDestroy")
-                        : nccl.Check(nccl.ncclCommAbort(handle), "ncclCommAbort");
-      });
+  return std::make_unique<LastCall>([&driver, context, found, &nccl = communicator_->nccl(),
+                                     handles = std::move(handles), destroys,
+                                     before = std::move(retiring_)]() mutable -> absl::Status {
+    absl::Status status = found;
+    if (before != nullptr) status.Update(before->Await());
+    RETURN_IF_ERROR(status);
+    // NCCL leaves a thread with the device that it came with, which makes a context there.
+    // Without one that is the first GPU of the machine, whoever uses it.
+    RETURN_IF_ERROR(driver.Check(driver.cuCtxSetCurrent(context), "cuCtxSetCurrent"));
+    return destroys ? DestroyAll(nccl, handles) : AbortAll(nccl, handles);
+  });
 }
 
 }  // namespace crossmesh

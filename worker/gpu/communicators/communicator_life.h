@@ -16,6 +16,7 @@ namespace crossmesh {
 class DriverApi;
 class NcclCommunicator;
 class RegisteredStaging;
+struct NcclHandles;
 
 // In the order of a life: from kRevoking on the end has begun, from kDestroyed on it has come.
 enum class CommunicatorState : uint8_t {
@@ -53,7 +54,8 @@ struct CommunicatorTimeouts {
 //   DESTROYING, ABORTING --failed or too late--> HUNG
 //
 // The call that ends it, one of ncclCommDestroy and ncclCommAbort, is made once, since it takes the
-// handle along. What does not return from that cannot be undone within the process.
+// handle along. What does not return from that cannot be undone within the process. What was split
+// from it goes the same ways, before it.
 //
 // Staging is registered when the communicator becomes ready, and deregistered before its end.
 // Confined to the thread that issues all work of the GPU.
@@ -108,8 +110,12 @@ class CommunicatorLife {
   bool IsLate() const { return clock_.Monotonic() > deadline_; }
   absl::Status LateError() const;
   void Abort(const absl::Status& cause);
+  // Begins to end what was split from it and is not kept; an error of what that came to.
+  absl::Status Retire();
   // Makes the last call: that of kDestroying or kAborting.
   void End(CommunicatorState state);
+  // After what is being retired.
+  std::unique_ptr<LastCall> CallLast(NcclHandles handles, bool destroys);
 
   const Clock& clock_;
   const Options options_;
@@ -117,6 +123,7 @@ class CommunicatorLife {
   absl::Duration deadline_;  // of the state, on the monotonic clock
   absl::Status cause_;
   std::unique_ptr<NcclCommunicator> communicator_;
+  std::unique_ptr<LastCall> retiring_;   // of parts of it, while it goes on
   std::unique_ptr<LastCall> last_call_;  // while or after it is destroyed or aborted
 };
 

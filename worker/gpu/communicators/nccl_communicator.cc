@@ -2,6 +2,7 @@
 
 #include "common/base/error_place.h"
 #include "common/base/status_macros.h"
+#include "worker/gpu/communicators/collective_call.h"
 #include "worker/gpu/communicators/communicator_checks.h"
 #include "worker/gpu/communicators/m2n_runtime.h"
 
@@ -15,53 +16,6 @@
 
 namespace crossmesh {
 namespace {
-
-// What only moves is moved as bytes, so these are the types that are reduced.
-ncclDataType_t TypeOf(DataType type) {
-  switch (type) {
-    case DataType::kI8:
-      return ncclInt8;
-    case DataType::kI32:
-      return ncclInt32;
-    case DataType::kU32:
-      return ncclUint32;
-    case DataType::kI64:
-      return ncclInt64;
-    case DataType::kU64:
-      return ncclUint64;
-    case DataType::kF16:
-      return ncclFloat16;
-    case DataType::kBF16:
-      return ncclBfloat16;
-    case DataType::kF32:
-      return ncclFloat32;
-    case DataType::kF64:
-      return ncclFloat64;
-    case DataType::kBool:
-    case DataType::kU8:
-    case DataType::kF8E5M2:
-    case DataType::kF8E4M3:
-    case DataType::kI16:
-    case DataType::kU16:
-      return ncclUint8;
-  }
-  return ncclUint8;
-}
-
-ncclRedOp_t ReductionOf(CollectiveReduction kind) {
-  // In the order of CollectiveReduction.
-  constexpr ncclRedOp_t kValues[] = {ncclSum, ncclProd, ncclMin, ncclMax, ncclAvg};
-  static_assert(std::size(kValues) == static_cast<size_t>(CollectiveReduction::kAverage) + 1);
-  return kValues[static_cast<size_t>(kind)];
-}
-
-absl::string_view NameOfCall(CollectiveKind kind) {
-  // In the order of CollectiveKind.
-  constexpr absl::string_view kNames[] = {"ncclBroadcast", "ncclAllGather", "ncclReduce",
-                                          "ncclAllReduce", "ncclReduceScatter"};
-  static_assert(std::size(kNames) == static_cast<size_t>(CollectiveKind::kReduceScatter) + 1);
-  return kNames[static_cast<size_t>(kind)];
-}
 
 // The most thread blocks that NCCL gives a communicator, unless it is told of fewer.
 constexpr int kNcclCtasMax = 64;
@@ -92,6 +46,29 @@ absl::StatusOr<std::string> MintId(const NcclApi& nccl) {
   return std::string(id.internal, sizeof(id.internal));
 }
 
+absl::Status DestroyAll(const NcclApi& nccl, const NcclHandles& handles) {
+  absl::Status status;
+  for (const ncclComm_t part : handles.parts) {
+    status.Update(nccl.Check(nccl.ncclCommDestroy(part), "ncclCommDestroy"));
+  }
+  if (handles.whole == nullptr) return status;
+  status.Update(nccl.Check(nccl.ncclCommDestroy(handles.whole), "ncclCommDestroy"));
+  return status;
+}
+
+absl::Status AbortAll(const NcclApi& nccl, const NcclHandles& handles) {
+  absl::Status status;
+  for (const ncclComm_t part : handles.parts) {
+    status.Update(nccl.Check(nccl.ncclCommAbort(part), "ncclCommAbort"));
+  }
+  status.Update(nccl.Check(nccl.ncclCommAbort(handles.whole), "ncclCommAbort"));
+  // The abort of the whole has waited for a split that was under way.
+  if (handles.unfinished != nullptr && *handles.unfinished != nullptr) {
+    status.Update(nccl.Check(nccl.ncclCommAbort(*handles.unfinished), "ncclCommAbort"));
+  }
+  return status;
+}
+
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Begin(const NcclApi& nccl,
                                                                           Options options) {
   auto communicator = absl::WrapUnique(new NcclCommunicator(nccl, std::move(options)));
@@ -112,21 +89,40 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Begin(const 
 
 NcclCommunicator::~NcclCommunicator() {
   // Not destroyed: that would wait for peers which may never come.
-  if (handle_ != nullptr) nccl_.ncclCommAbort(Release());
+  if (handle_ != nullptr) AbortAll(nccl_, Release()).IgnoreError();
 }
 
 std::optional<int64_t> NcclCommunicator::MemoryBytes() const {
   if (nccl_.ncclCommMemStats == nullptr || !CheckIdle("ncclCommMemStats").ok()) return std::nullopt;
-  uint64_t bytes = 0;
-  const ncclResult_t result = nccl_.ncclCommMemStats(handle_, ncclStatGpuMemTotal, &bytes);
-  // Refused, or 0, where the environment has turned off what counts.
-  if (result != ncclSuccess || bytes == 0) return std::nullopt;
-  return static_cast<int64_t>(bytes);
+  int64_t all_bytes = 0;
+  const auto count = [&](ncclComm_t handle) {
+    uint64_t bytes = 0;
+    const ncclResult_t result = nccl_.ncclCommMemStats(handle, ncclStatGpuMemTotal, &bytes);
+    all_bytes += static_cast<int64_t>(bytes);
+    // Refused, or 0, where the environment has turned off what counts.
+    return result == ncclSuccess && bytes > 0;
+  };
+  if (!count(handle_)) return std::nullopt;
+  for (const auto& split : splits_.all()) {
+    if (split->handle != nullptr) count(split->handle);
+  }
+  return all_bytes;
 }
 
-ncclComm_t NcclCommunicator::Release() {
+NcclHandles NcclCommunicator::Release() {
   if (options_.m2n != nullptr) options_.m2n->Abandon(handle_);
-  return std::exchange(handle_, nullptr);
+  NcclHandles handles{.parts = TakeRetired()};
+  for (const auto& split : splits_.all()) {
+    // Of one that is being split NCCL may write the handle at any time.
+    const bool is_unfinished = is_splitting_ && split == splits_.all().back();
+    if (is_unfinished) {
+      handles.unfinished = &split->handle;
+    } else if (split->handle != nullptr) {
+      handles.parts.push_back(split->handle);
+    }
+  }
+  handles.whole = std::exchange(handle_, nullptr);
+  return handles;
 }
 
 absl::Status NcclCommunicator::About(const absl::Status& status) const {
@@ -191,14 +187,66 @@ absl::Status NcclCommunicator::PerformAll(std::span<const Collective> collective
     const absl::Status checked = CheckCollective(collective, rank(), size());
     if (!checked.ok()) return About(checked);
   }
+  return CallAll(collectives, handle_, stream);
+}
+
+absl::Status NcclCommunicator::CallAll(std::span<const Collective> collectives, ncclComm_t handle,
+                                       CUstream stream) {
   // Without a group its errors bear the name of the call.
   if (collectives.size() == 1) {
-    return Begun(Call(collectives[0], stream), NameOfCall(collectives[0].kind));
+    return Begun(CallCollective(nccl_, collectives[0], handle, stream),
+                 NameOfCall(collectives[0].kind));
   }
   RETURN_IF_ERROR(Begun(nccl_.ncclGroupStart(), "ncclGroupStart"));
   // As in Exchange.
-  for (const Collective& collective : collectives) Call(collective, stream);
+  for (const Collective& collective : collectives) {
+    CallCollective(nccl_, collective, handle, stream);
+  }
   return Begun(nccl_.ncclGroupEnd(), "ncclGroupEnd");
+}
+
+absl::Status NcclCommunicator::Split(const RankGroups& groups) {
+  RETURN_IF_ERROR(CheckIdle("Split"));
+  if (const absl::Status checked = CheckGroups(groups, size()); !checked.ok()) {
+    return About(checked);
+  }
+  if (splits_.Use(groups)) return absl::OkStatus();
+  if (splits_.is_full()) {
+    // All ranks of the oldest part are here as well, with nothing under way.
+    if (const ncclComm_t oldest = splits_.oldest().handle; oldest != nullptr) {
+      next_split_ = groups;
+      return Begun(nccl_.ncclCommFinalize(oldest), "ncclCommFinalize");
+    }
+    splits_.RemoveOldest();
+  }
+  return BeginSplit(groups);
+}
+
+absl::Status NcclCommunicator::BeginSplit(RankGroups groups) {
+  RankSplit& split = splits_.Add(std::move(groups), rank(), options_.name);
+  ncclConfig_t config = ConfigOf(options_);
+  config.commName = split.name.c_str();
+  is_splitting_ = true;
+  return Begun(nccl_.ncclCommSplit(handle_, split.color, split.rank, &split.handle, &config),
+               "ncclCommSplit");
+}
+
+absl::Status NcclCommunicator::PerformAllIn(const RankGroups& groups,
+                                            std::span<const Collective> collectives,
+                                            CUstream stream) {
+  RETURN_IF_ERROR(CheckIdle("PerformAllIn"));
+  RETURN_IF_ERROR(CheckStream(stream));
+  const RankSplit* const split = splits_.Find(groups);
+  if (split == nullptr || split->handle == nullptr) {
+    return About(absl::FailedPreconditionError(
+        absl::StrCat("PerformAllIn ", groups.size(), " groups: expected the rank in one that was ",
+                     "split, found ", split == nullptr ? "no such split" : "it in none")));
+  }
+  for (const Collective& collective : collectives) {
+    const absl::Status checked = CheckCollective(collective, split->rank, split->size);
+    if (!checked.ok()) return About(checked);
+  }
+  return CallAll(collectives, split->handle, stream);
 }
 
 absl::Status NcclCommunicator::Reshard(std::span<const M2nTensor> tensors, CUstream stream) {
@@ -215,40 +263,37 @@ absl::Status NcclCommunicator::Reshard(std::span<const M2nTensor> tensors, CUstr
   return absl::OkStatus();
 }
 
-ncclResult_t NcclCommunicator::Call(const Collective& collective, CUstream stream) const {
-  const void* const from = Pointer(collective.from);
-  void* const to = Pointer(collective.to);
-  const auto count = static_cast<size_t>(collective.count);
-  const size_t bytes = count * ItemBytes(collective.type);
-  const ncclDataType_t type = TypeOf(collective.type);
-  const ncclRedOp_t reduction = ReductionOf(collective.reduction);
-  switch (collective.kind) {
-    case CollectiveKind::kBroadcast:
-      return nccl_.ncclBroadcast(from, to, bytes, ncclUint8, collective.root, handle_, stream);
-    case CollectiveKind::kAllGather:
-      return nccl_.ncclAllGather(from, to, bytes, ncclUint8, handle_, stream);
-    case CollectiveKind::kReduce:
-      return nccl_.ncclReduce(from, to, count, type, reduction, collective.root, handle_, stream);
-    case CollectiveKind::kAllReduce:
-      return nccl_.ncclAllReduce(from, to, count, type, reduction, handle_, stream);
-    case CollectiveKind::kReduceScatter:
-      return nccl_.ncclReduceScatter(from, to, count, type, reduction, handle_, stream);
-  }
-  return ncclInvalidArgument;
-}
-
 absl::StatusOr<Communicator::Progress> NcclCommunicator::Poll() {
   RETURN_IF_ERROR(failure_);
   if (handle_ == nullptr) {
     return About(absl::FailedPreconditionError("Poll after it was ended"));
   }
   if (is_in_m2n_) return PollInM2n();
-  ncclResult_t state = ncclSuccess;
-  RETURN_IF_ERROR(Keep(nccl_.ncclCommGetAsyncError(handle_, &state), "ncclCommGetAsyncError"));
-  // Of an idle communicator as well: that a peer has failed is told nowhere else.
-  RETURN_IF_ERROR(Keep(state, call_in_progress_.empty() ? "state" : call_in_progress_));
-  if (state == ncclInProgress) return Progress::kInProgress;
+  ASSIGN_OR_RETURN(const Progress progress, PollOne(handle_, ""));
+  // Before that it may be in the middle of a split.
+  if (progress == Progress::kInProgress) return progress;
+  is_splitting_ = false;
+  for (const auto& split : splits_.all()) {
+    if (split->handle == nullptr) continue;
+    ASSIGN_OR_RETURN(const Progress of_part, PollOne(split->handle, split->name));
+    if (of_part == Progress::kInProgress) return of_part;
+  }
   call_in_progress_ = {};
+  if (!next_split_.has_value()) return Progress::kIdle;
+  retired_.push_back(splits_.RemoveOldest());
+  RETURN_IF_ERROR(BeginSplit(*std::exchange(next_split_, std::nullopt)));
+  return Progress::kInProgress;
+}
+
+absl::StatusOr<Communicator::Progress> NcclCommunicator::PollOne(ncclComm_t handle,
+                                                                 absl::string_view part) {
+  ncclResult_t state = ncclSuccess;
+  RETURN_IF_ERROR(Keep(nccl_.ncclCommGetAsyncError(handle, &state), "ncclCommGetAsyncError"));
+  if (state == ncclInProgress) return Progress::kInProgress;
+  // Of an idle communicator as well: that a peer has failed is told nowhere else.
+  absl::string_view call = call_in_progress_;
+  if (call.empty()) call = part.empty() ? "state" : part;
+  RETURN_IF_ERROR(Keep(state, call));
   return Progress::kIdle;
 }
 
@@ -263,7 +308,7 @@ absl::StatusOr<Communicator::Progress> NcclCommunicator::PollInM2n() {
     return failure_;
   }
   if (!is_finalizing_) return Progress::kIdle;
-  RETURN_IF_ERROR(Begun(nccl_.ncclCommFinalize(handle_), "ncclCommFinalize"));
+  RETURN_IF_ERROR(FinalizeAll());
   return Progress::kInProgress;
 }
 
@@ -298,6 +343,14 @@ absl::Status NcclCommunicator::Finalize() {
     call_in_progress_ = "ncclM2nFinalize";
     return absl::OkStatus();
   }
+  return FinalizeAll();
+}
+
+absl::Status NcclCommunicator::FinalizeAll() {
+  for (const auto& split : splits_.all()) {
+    if (split->handle == nullptr) continue;
+    RETURN_IF_ERROR(Begun(nccl_.ncclCommFinalize(split->handle), "ncclCommFinalize"));
+  }
   return Begun(nccl_.ncclCommFinalize(handle_), "ncclCommFinalize");
 }
 
@@ -306,6 +359,11 @@ absl::Status NcclCommunicator::Revoke() {
   if (options_.m2n != nullptr && options_.m2n->keeps(handle_)) {
     return About(absl::FailedPreconditionError(
         "NCCL M2N keeps memory that is registered with it, which goes with an abort alone"));
+  }
+  for (const auto& split : splits_.all()) {
+    if (split->handle == nullptr) continue;
+    RETURN_IF_ERROR(
+        Begun(nccl_.ncclCommRevoke(split->handle, NCCL_REVOKE_DEFAULT), "ncclCommRevoke"));
   }
   return Begun(nccl_.ncclCommRevoke(handle_, NCCL_REVOKE_DEFAULT), "ncclCommRevoke");
 }

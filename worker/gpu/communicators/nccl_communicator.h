@@ -1,6 +1,7 @@
 #pragma once
 
 #include "worker/gpu/communicators/communicator.h"
+#include "worker/gpu/communicators/rank_splits.h"
 #include "worker/gpu/libraries/nccl_api.h"
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/status/status.h>
@@ -28,8 +30,20 @@ struct CtaLimits {
   int max = 0;
 };
 
-// A rank of a communicator of NCCL, that never blocks. It is in progress from the start, until all
-// ranks have come; only MintId's process may be rank 0. Errors have the communicator's name and
+// What is to be ended of a communicator, all of it once.
+struct NcclHandles {
+  ncclComm_t whole = nullptr;
+  std::vector<ncclComm_t> parts;  // that were split from it, to end before it
+  // Where NCCL may have put one more by the time when the whole was aborted; null: nowhere.
+  const ncclComm_t* unfinished = nullptr;
+};
+// ncclCommDestroy or ncclCommAbort of all; the first error. Either may block.
+absl::Status DestroyAll(const NcclApi& nccl, const NcclHandles& handles);
+absl::Status AbortAll(const NcclApi& nccl, const NcclHandles& handles);
+
+// A rank of a communicator of NCCL, with the parts that were split from it, that never blocks. All
+// of them have one life: one that fails fails the whole. It is in progress from the start, until
+// all ranks have come; only MintId's process may be rank 0. Errors have the communicator's name and
 // what NCCL said. Confined to the thread that issues all work of its GPU, whose context is current.
 class NcclCommunicator final : public Communicator {
  public:
@@ -55,6 +69,9 @@ class NcclCommunicator final : public Communicator {
   absl::Status Exchange(std::span<const RankMessage> sends, std::span<const RankMessage> receives,
                         CUstream stream) override;
   absl::Status PerformAll(std::span<const Collective> collectives, CUstream stream) override;
+  absl::Status Split(const RankGroups& groups) override;
+  absl::Status PerformAllIn(const RankGroups& groups, std::span<const Collective> collectives,
+                            CUstream stream) override;
   absl::Status Reshard(std::span<const M2nTensor> tensors, CUstream stream) override;
   absl::StatusOr<Progress> Poll() override;
 
@@ -80,9 +97,11 @@ class NcclCommunicator final : public Communicator {
   bool is_in_m2n() const { return is_in_m2n_; }
   // Looks whether it still is, after Release.
   void PollM2n();
-  // Hands over what ends it: ncclCommDestroy or ncclCommAbort, to be called once. Afterwards every
-  // call is FailedPrecondition. The object must outlive that call.
-  ncclComm_t Release();
+  // Hands over what ends it: DestroyAll or AbortAll, to be called once. Afterwards every call is
+  // FailedPrecondition. The object must outlive that call.
+  NcclHandles Release();
+  // What was finalized to make room for another split, to be destroyed; once.
+  std::vector<ncclComm_t> TakeRetired() { return std::exchange(retired_, {}); }
 
  private:
   NcclCommunicator(const NcclApi& nccl, Options options)
@@ -98,7 +117,11 @@ class NcclCommunicator final : public Communicator {
   absl::Status Begun(ncclResult_t result, absl::string_view call);
   // The call of M2N that is under way: in progress, or what Begun or the next call says.
   absl::StatusOr<Progress> PollInM2n();
-  ncclResult_t Call(const Collective& collective, CUstream stream) const;
+  // The state of one of its communicators: in progress, or the failure.
+  absl::StatusOr<Progress> PollOne(ncclComm_t handle, absl::string_view part);
+  absl::Status BeginSplit(RankGroups groups);
+  absl::Status FinalizeAll();
+  absl::Status CallAll(std::span<const Collective> collectives, ncclComm_t handle, CUstream stream);
 
   const NcclApi& nccl_;
   const Options options_;
@@ -108,6 +131,10 @@ class NcclCommunicator final : public Communicator {
   bool is_in_m2n_ = false;
   bool is_finalizing_ = false;  // once M2N has given back what it kept
   std::vector<void*> registrations_;
+  RankSplits splits_;
+  bool is_splitting_ = false;             // the last of them
+  std::optional<RankGroups> next_split_;  // when the oldest one has been finalized
+  std::vector<ncclComm_t> retired_;
 };
 
 }  // namespace crossmesh

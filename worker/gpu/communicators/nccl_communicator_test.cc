@@ -99,15 +99,14 @@ TEST_F(NcclCommunicatorTest, AfterItsEndEveryCallIsRefused) {
   ASSERT_OK_AND_ASSIGN(const std::string id, MintId(rank_->nccl()));
   ASSERT_OK_AND_ASSIGN(const auto communicator,
                        NcclCommunicator::Begin(rank_->nccl(), {.name = "test", .id = id}));
-  const ncclComm_t handle = communicator->Release();
-  EXPECT_OK(rank_->nccl().Check(rank_->nccl().ncclCommAbort(handle), ""));
+  EXPECT_OK(AbortAll(rank_->nccl(), communicator->Release()));
   const auto refused =
       StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("after it was ended"));
   EXPECT_THAT(communicator->Poll(), refused);
   EXPECT_THAT(communicator->Exchange({}, {}, rank_->stream()), refused);
   EXPECT_THAT(communicator->Register(rank_->staging().address(), 1000), refused);
   EXPECT_THAT(communicator->Finalize(), refused);
-  EXPECT_EQ(communicator->Release(), nullptr);
+  EXPECT_EQ(communicator->Release().whole, nullptr);
 }
 
 TEST_F(NcclCommunicatorTest, StagingThatDoesNotFitIsToldOfItsSize) {

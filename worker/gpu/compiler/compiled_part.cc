@@ -2,6 +2,7 @@
 
 #include "common/base/digest_builder.h"
 #include "common/base/status_macros.h"
+#include "worker/gpu/compiler/collective_compiler.h"
 #include "worker/gpu/compiler/m2n_compiler.h"
 #include "worker/gpu/compiler/message_schedule.h"
 #include "worker/gpu/compiler/part_compiler.h"
@@ -29,6 +30,13 @@ absl::StatusOr<std::shared_ptr<const CompiledPart>> CompiledPart::Create(
     ASSIGN_OR_RETURN(Lists lists, CompileForM2n(*part, options));
     return std::shared_ptr<const CompiledPart>(
         new CompiledPart(std::move(part), options, std::move(lists)));
+  }
+  if (options.collective.has_value()) {
+    Options of_collective = options;
+    of_collective.checksums &= !Reduces(options.collective->kind);
+    ASSIGN_OR_RETURN(Lists lists, CompileForCollective(*part, of_collective));
+    return std::shared_ptr<const CompiledPart>(
+        new CompiledPart(std::move(part), of_collective, std::move(lists)));
   }
   ASSIGN_OR_RETURN(const MessageSchedule schedule, ScheduleMessages(*part));
   ASSIGN_OR_RETURN(Lists lists, CompilePart(*part, schedule, options));

@@ -2,12 +2,14 @@
 
 #include "common/base/digest.h"
 #include "common/plan/slicing.h"
+#include "common/plan/step_collective.h"
 #include "worker/executor/prepared_part.h"
 #include "worker/gpu/compiler/chunk_message.h"
 #include "worker/gpu/compiler/step_use.h"
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -28,6 +30,12 @@ namespace crossmesh {
 // In a broadcast group (common/plan/broadcast_groups.h) a step has broadcasts instead of sends and
 // receives: each chunk goes from its root's staging to that of all others at a time, and nothing is
 // passed on.
+//
+// A collective (common/plan/step_collective.h) is one step, of those devices of which it has
+// groups: NCCL reads and writes the tiles, and in
+// staging are hashes alone. Of an all-gather the device hashes what it is root of; NCCL gathers all
+// tensors and then, in the same group, the hashes; and what has come is hashed where it is. What is
+// added on its way has no hashes: the compiled part is one without checksums.
 //
 // Where NCCL M2N moves the tensors (common/plan/m2n_proof.h), the first step hashes what the device
 // is root of, and has M2N move everything, after these hashes, which are sent in the second step.
@@ -56,6 +64,8 @@ class CompiledPart {
     // How many steps may be under way at once without waiting for each other's places, if there is
     // staging for it.
     int32_t steps_ahead = 4;
+    // What there is for the part as a step of a course.
+    std::optional<GroupedCollective> collective = std::nullopt;
   };
 
   // [begin, end) of one of the lists.
@@ -109,10 +119,11 @@ class CompiledPart {
     Range packs;
     Range sends;  // to one peer in the order in which that receives them
     Range receives;
-    Range broadcasts;  // in the order in which all of the group have them
-    Range unpacks;     // of what comes, in that order
-    Range copies;      // at most one range of each class; they wait for nothing
-    bool m2n = false;  // all tensors by M2N, in place of sends and receives
+    Range broadcasts;         // in the order in which all of the group have them
+    Range unpacks;            // of what comes, in that order
+    Range copies;             // at most one range of each class; they wait for nothing
+    bool m2n = false;         // all tensors by M2N, in place of sends and receives
+    bool collective = false;  // all of them by a collective
     // Indices of earlier steps, or kNoStep: before its packs run, the transfers or the unpacks up
     // to that step have ended; and before its transfers run, the unpacks.
     int32_t pack_after_wire = kNoStep;
@@ -138,10 +149,11 @@ class CompiledPart {
     std::vector<DeviceRank> peers;        // ascending, as all that follow
     std::vector<DeviceRank> senders;
     std::vector<DeviceRank> receivers;
-    std::vector<int32_t> scaled;  // as scaled()
-    int64_t leaves = 0;           // of all relays received
-    int64_t m2n_sent_bytes = 0;   // as m2n_sent_bytes(), m2n_received_bytes()
-    int64_t m2n_received_bytes = 0;
+    std::vector<int32_t> scaled;      // as scaled()
+    int64_t leaves = 0;               // of all relays received
+    int64_t straight_sent_bytes = 0;  // as straight_sent_bytes(), straight_received_bytes()
+    int64_t straight_received_bytes = 0;
+    int64_t root_hashes_offset = 0;  // as root_hashes_offset()
   };
 
   // InvalidArgument: the part has not exactly one device, an option is negative, or a relay goes on
@@ -183,19 +195,29 @@ class CompiledPart {
   // Of these, those that it receives messages from, and those that it sends some to.
   const std::vector<DeviceRank>& senders() const { return lists_.senders; }
   const std::vector<DeviceRank>& receivers() const { return lists_.receivers; }
-  // Whether all ranks of the communicator, which has no others, make the same calls: broadcasts, or
-  // those of M2N.
-  bool is_of_group() const { return is_m2n() || !lists_.broadcasts.empty(); }
+  // Whether all ranks of the communicator, or of a group of them, make the same calls: broadcasts,
+  // a collective's, or those of M2N.
+  bool is_of_group() const { return is_straight() || !lists_.broadcasts.empty(); }
   bool is_m2n() const { return part_->part().spec().m2n; }
-  // What the device sends as the plan has it, which M2N deals out by itself to all that have the
-  // same bytes; and what it receives.
-  int64_t m2n_sent_bytes() const { return lists_.m2n_sent_bytes; }
-  int64_t m2n_received_bytes() const { return lists_.m2n_received_bytes; }
+  const std::optional<GroupedCollective>& collective() const { return options_.collective; }
+  // Of the collective, in which the device is; null: in none, so that it has nothing to do.
+  const std::vector<DeviceRank>* group() const {
+    return collective().has_value() ? collective()->GroupOf(device()) : nullptr;
+  }
+  // Whether NCCL reads and writes the tiles itself, and staging has hashes alone.
+  bool is_straight() const { return is_m2n() || collective().has_value(); }
+  // What the device then sends as the plan has it, which NCCL deals out by itself to all that have
+  // the same bytes, and adds on its way; and what it receives.
+  int64_t straight_sent_bytes() const { return lists_.straight_sent_bytes; }
+  int64_t straight_received_bytes() const { return lists_.straight_received_bytes; }
+  // Where the hashes of all roots then lie in staging, in the order of leaves.
+  int64_t root_hashes_offset() const { return lists_.root_hashes_offset; }
   // What all ranks must agree on before the first group: the plan, how it is cut, whether there are
   // checksums.
   const Digest& agreement() const { return agreement_; }
   ChunkMessage MessageOf(int64_t chunk_bytes) const {
-    return {.chunk_bytes = chunk_bytes, .checksums = options_.checksums, .has_bytes = !is_m2n()};
+    return {
+        .chunk_bytes = chunk_bytes, .checksums = options_.checksums, .has_bytes = !is_straight()};
   }
 
  private:

@@ -26,6 +26,7 @@ class M2nCompiler {
       if (part_.nodes()[i].root) AddSent(i);
     }
     first_received_ = ChunkMessage::RoundUp(used_, ChunkMessage::kPlaceAlignment);
+    lists_.root_hashes_offset = first_received_;
     for (int32_t i = 0; i < std::ssize(part_.nodes()); ++i) {
       if (!part_.nodes()[i].root) AddReceived(i);
     }
@@ -50,7 +51,7 @@ class M2nCompiler {
 
   void AddSent(int32_t index) {
     const PreparedPart::Node& node = part_.nodes()[index];
-    lists_.m2n_sent_bytes += node.bytes() * RelayOf(index).hop_count;
+    lists_.straight_sent_bytes += node.bytes() * RelayOf(index).hop_count;
     if (!options_.checksums) return;
     for (int32_t c = 0; c < node.chunks; ++c) {
       const PreparedPart::Chunk chunk = part_.ChunkOf(node, c);
@@ -71,7 +72,7 @@ class M2nCompiler {
   void AddReceived(int32_t index) {
     const PreparedPart::Node& node = part_.nodes()[index];
     lists_.received.push_back({.node = index, .first_leaf = lists_.leaves});
-    lists_.m2n_received_bytes += node.bytes();
+    lists_.straight_received_bytes += node.bytes();
     if (options_.checksums) {
       const int64_t offset = first_received_ + kHashBytes * lists_.leaves;
       for (int32_t c = 0; c < node.chunks; ++c) {

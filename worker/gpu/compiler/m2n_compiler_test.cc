@@ -54,7 +54,7 @@ TEST(M2nCompilerTest, AllIsMovedInTheFirstStepAndHashesFollowInTheSecond) {
   ASSERT_THAT(receiver.receives(receiver.steps()[1]), SizeIs(1));
   EXPECT_EQ(receiver.receives(receiver.steps()[1])[0].bytes, 3 * 8);
   EXPECT_EQ(receiver.leaves(), 3);
-  EXPECT_EQ(receiver.m2n_received_bytes(), 32769 * 4);
+  EXPECT_EQ(receiver.straight_received_bytes(), 32769 * 4);
 }
 
 TEST(M2nCompilerTest, WithoutChecksumsThereIsOneStep) {

@@ -3,6 +3,7 @@
 #include "common/base/status_macros.h"
 #include "worker/gpu/device/registered_memory.h"
 #include "worker/gpu/executor/class_boxes.h"
+#include "worker/gpu/executor/collective_calls.h"
 #include "worker/gpu/executor/device_pointer.h"
 #include "worker/gpu/executor/gpu_scales.h"
 #include "worker/gpu/executor/m2n_tensor_list.h"
@@ -32,9 +33,11 @@ absl::StatusOr<BoundLeg> BoundLeg::Create(Gpu& gpu, GpuLeg leg, BoundLists& list
   ASSIGN_OR_RETURN(std::vector<ReductionLaunch> reductions,
                    ReductionLaunchesOf(gpu, leg, lists.reductions));
   ASSIGN_OR_RETURN(auto m2n, M2nTensorList::Create(*leg.compiled, leg.tiles));
+  ASSIGN_OR_RETURN(std::vector<Collective> collectives, CollectiveCallsOf(leg));
   BoundLeg bound(std::move(leg), std::move(scales), std::move(launches));
   bound.reductions_ = std::move(reductions);
   bound.m2n_ = std::move(m2n);
+  bound.collectives_ = std::move(collectives);
   bound.first_box_ = std::ssize(lists.boxes);
   bound.first_matrix_ = std::ssize(lists.matrices);
   Append(boxes.list(), lists.boxes);
@@ -46,6 +49,7 @@ BoundLeg::BoundLeg(GpuLeg leg, std::unique_ptr<GpuScales> scales, StepLaunches l
     : compiled_(std::move(leg.compiled)),
       ranks_in_whole_(std::move(leg.ranks_in_whole)),
       step_(leg.step),
+      split_(leg.split),
       scales_(std::move(scales)),
       launches_(std::move(launches)) {}
 
@@ -59,6 +63,8 @@ void BoundLeg::Place(const ListsOnGpu& lists, RegisteredMemory& host_memory, int
 }
 
 std::span<const M2nTensor> BoundLeg::m2n_tensors() const { return m2n_->tensors(); }
+
+std::span<const Collective> BoundLeg::collectives() const { return collectives_; }
 
 PackArguments BoundLeg::ArgumentsOf(const StepLaunches::Launch<PackArguments>& launch) const {
   return {.boxes = lists_.boxes + first_box_,

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,6 +23,7 @@ class GpuScales;
 class GpuStream;
 class M2nTensorList;
 class RegisteredMemory;
+struct Collective;
 struct M2nTensor;
 
 // What all legs of a binding have on the GPU together.
@@ -61,6 +63,7 @@ class BoundLeg {
 
   const CompiledPart& compiled() const { return *compiled_; }
   int32_t step() const { return step_; }  // as of GpuLeg
+  std::optional<int32_t> split() const { return split_; }
   // Of a device of the compiled part's table: its rank in that of the whole part.
   DeviceRank InWhole(DeviceRank device) const {
     return ranks_in_whole_ == nullptr ? device : (*ranks_in_whole_)[device];
@@ -70,6 +73,8 @@ class BoundLeg {
   const std::vector<ReductionLaunch>& reductions() const { return reductions_; }
   // In manifest order; empty where it is not M2N that moves them.
   std::span<const M2nTensor> m2n_tensors() const;
+  // Likewise, where it is no collective that does.
+  std::span<const Collective> collectives() const;
   // What a launch is given, but for the places of packed bytes and hashes.
   PackArguments ArgumentsOf(const StepLaunches::Launch<PackArguments>& launch) const;
   CopyArguments ArgumentsOf(const StepLaunches::Launch<CopyArguments>& launch) const;
@@ -96,10 +101,12 @@ class BoundLeg {
   std::shared_ptr<const CompiledPart> compiled_;
   std::shared_ptr<const std::vector<DeviceRank>> ranks_in_whole_;
   int32_t step_ = 0;
+  std::optional<int32_t> split_;
   std::unique_ptr<GpuScales> scales_;
   StepLaunches launches_;
   std::vector<ReductionLaunch> reductions_;
   std::unique_ptr<const M2nTensorList> m2n_;
+  std::vector<Collective> collectives_;
   // Of the lists.
   int64_t first_box_ = 0;
   int64_t first_matrix_ = 0;

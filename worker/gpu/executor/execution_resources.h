@@ -47,7 +47,7 @@ struct ExecutionResources {
   StreamEvents end_events;                // after everything
   std::vector<RankMessage> sends;         // of the step in hand
   std::vector<RankMessage> receives;
-  std::vector<Collective> broadcasts;
+  std::vector<Collective> collectives;
 };
 
 }  // namespace crossmesh

@@ -48,6 +48,8 @@ GpuBinding::GpuBinding(const GpuLegs& legs)
     : part_(legs.part),
       agreement_(legs.agreement),
       checksums_(legs.checksums),
+      has_collectives_(legs.has_collectives),
+      splits_(legs.splits),
       arrays_(legs.arrays) {}
 
 GpuBinding::~GpuBinding() {
@@ -67,11 +69,19 @@ void GpuBinding::ListPeers() {
     Join(leg.compiled().senders(), leg, peers_.senders);
     Join(leg.compiled().receivers(), leg, peers_.receivers);
   }
+  if (!has_collectives_) return;
+  // Agreements and splits are of all, whoever has part in which leg.
+  peers_.all.clear();
+  const auto devices = static_cast<DeviceRank>(std::ssize(part_->part().tensors().devices()));
+  for (DeviceRank peer = 0; peer < devices; ++peer) {
+    if (peer != device()) peers_.all.push_back(peer);
+  }
 }
 
 bool GpuBinding::is_of_group() const {
-  return std::ranges::any_of(legs_,
-                             [](const BoundLeg& leg) { return leg.compiled().is_of_group(); });
+  return has_collectives_ || std::ranges::any_of(legs_, [](const BoundLeg& leg) {
+           return leg.compiled().is_of_group();
+         });
 }
 
 int64_t GpuBinding::staging_bytes() const {

@@ -55,8 +55,14 @@ class GpuBinding {
   DeviceRank device() const;
   const std::vector<BoundLeg>& legs() const { return legs_; }
   const Peers& peers() const { return peers_; }
-  // Whether there is a leg of which all ranks of the communicator make the same calls.
+  // Whether there is a leg of which all ranks of the communicator, or of groups of them, make the
+  // same calls.
   bool is_of_group() const;
+  // Whether these are collectives of courses, for which the communicator has all devices.
+  bool has_collectives() const { return has_collectives_; }
+  // As of GpuLegs: groups of devices of the whole part.
+  using Splits = std::vector<std::vector<std::vector<DeviceRank>>>;
+  const Splits& splits() const { return splits_; }
   // The most of a leg.
   int64_t staging_bytes() const;
   // Happens when the lists are on the GPU.
@@ -88,6 +94,8 @@ class GpuBinding {
   const std::shared_ptr<const PreparedPart> part_;
   const Digest agreement_;
   const bool checksums_;
+  const bool has_collectives_;
+  const Splits splits_;
   const std::shared_ptr<const GpuMemory> arrays_;
   std::vector<BoundLeg> legs_;
   Peers peers_;

@@ -2,16 +2,21 @@
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/plan/communicator_splits.h"
 #include "worker/executor/prepared_part.h"
 #include "worker/gpu/communicators/communicator_life.h"
 #include "worker/gpu/communicators/registered_staging.h"
 #include "worker/gpu/executor/bound_leg.h"
 #include "worker/gpu/executor/gpu_binding.h"
 
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 
 namespace crossmesh {
 namespace {
@@ -19,6 +24,9 @@ namespace {
 // Until their agreement and their first step peers compile and bind their parts, and NCCL connects
 // them, which takes seconds where there are many: so many stall limits for each of the two.
 constexpr int kBeginningStallLimits = 6;
+
+// What a plan needs is not given up for the rest of it.
+static_assert(kCommunicatorSplitsMax <= Communicator::kSplitsKept);
 
 double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -38,6 +46,16 @@ absl::Status CheckRank(const GpuTaskSpec& spec, DeviceRank device, bool is_own) 
       ", found ", rank));
 }
 
+// Pieces lie in the order of devices, and NCCL gathers and scatters them in that of ranks.
+absl::Status CheckRanksOfCollectives(const GpuTaskSpec& spec) {
+  if (!spec.binding->has_collectives() || std::ranges::is_sorted(spec.ranks)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("ranks of a plan with collectives: expected the order of its devices, found ",
+                   absl::StrJoin(spec.ranks, ", ")));
+}
+
 }  // namespace
 
 absl::Status GpuExecution::Validate(const GpuTaskSpec& spec, const RegisteredStaging& staging) {
@@ -52,8 +70,10 @@ absl::Status GpuExecution::Validate(const GpuTaskSpec& spec, const RegisteredSta
   for (const DeviceRank peer : binding.peers().all) {
     RETURN_IF_ERROR(CheckRank(spec, peer, /*is_own=*/false));
   }
+  RETURN_IF_ERROR(CheckRanksOfCollectives(spec));
   for (const BoundLeg& leg : binding.legs()) {
-    const int64_t group = std::ssize(leg.compiled().peers()) + 1;
+    const auto& peers = binding.has_collectives() ? binding.peers().all : leg.compiled().peers();
+    const int64_t group = std::ssize(peers) + 1;
     if (!leg.compiled().is_of_group() || spec.communicator->size() == group) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("the communicator of ranks that make the same calls: expected ", group,
@@ -69,7 +89,14 @@ GpuExecution::GpuExecution(GpuTaskSpec spec, ExecutionResources& shared, TaskObs
       started_(std::chrono::steady_clock::now()),
       agreement_(*spec_.binding, *spec_.communicator, spec_.ranks, shared),
       beginning_stall_(kBeginningStallLimits * StallCounter::kRoundsMax),
-      report_{.key = spec_.key} {}
+      report_{.key = spec_.key} {
+  for (const CommunicatorSplit& split : spec_.binding->splits()) {
+    RankGroups& groups = splits_.emplace_back(split.begin(), split.end());
+    for (std::vector<int>& group : groups) {
+      for (int& rank : group) rank = spec_.ranks[rank];
+    }
+  }
+}
 
 void GpuExecution::Begin() {
   state_ = State::kAgreeing;
@@ -86,6 +113,8 @@ bool GpuExecution::Advance() {
   absl::StatusOr<bool> is_moved = false;
   if (state_ == State::kAgreeing) {
     is_moved = AdvanceAgreement();
+  } else if (state_ == State::kSplitting) {
+    is_moved = AdvanceSplits();
   } else if (state_ == State::kMoving) {
     is_moved = AdvanceLegs();
   } else if (state_ == State::kDraining) {
@@ -101,6 +130,21 @@ bool GpuExecution::Advance() {
 absl::StatusOr<bool> GpuExecution::AdvanceAgreement() {
   ASSIGN_OR_RETURN(const bool is_agreed, agreement_.Advance());
   if (!is_agreed) return false;
+  beginning_stall_.OnProgress();
+  state_ = State::kSplitting;
+  return true;
+}
+
+// Nothing is on the streams, as NCCL wants it.
+absl::StatusOr<bool> GpuExecution::AdvanceSplits() {
+  while (splits_made_ < splits_.size()) {
+    if (!is_splitting_) RETURN_IF_ERROR(spec_.communicator->Split(splits_[splits_made_]));
+    is_splitting_ = true;
+    ASSIGN_OR_RETURN(const Communicator::Progress progress, spec_.communicator->Poll());
+    if (progress == Communicator::Progress::kInProgress) return false;
+    is_splitting_ = false;
+    ++splits_made_;
+  }
   report_.seconds.bind = SecondsSince(started_);
   beginning_stall_.OnProgress();
   state_ = State::kMoving;
@@ -113,7 +157,10 @@ absl::StatusOr<bool> GpuExecution::AdvanceLegs() {
   bool is_moved = false;
   while (leg_ < legs.size()) {
     if (!pipeline_.has_value()) {
-      pipeline_.emplace(legs[leg_], *spec_.communicator, spec_.ranks, shared_);
+      const std::optional<int32_t> split = legs[leg_].split();
+      const RankGroups* const groups = split.has_value() ? &splits_[*split] : nullptr;
+      pipeline_.emplace(legs[leg_], StepPipeline::Ranks{*spec_.communicator, spec_.ranks, groups},
+                        shared_);
     }
     ASSIGN_OR_RETURN(const bool is_leg_moved, pipeline_->Advance());
     is_moved |= is_leg_moved;
@@ -179,7 +226,7 @@ bool GpuExecution::OnStallRound() {
   // to wait for them.
   const bool may_wait = steps_done() == 0;
   StallCounter& stall = may_wait ? beginning_stall_ : stall_;
-  if (!stall.OnRound(is_under_way())) return false;
+  if (!stall.OnRound(is_under_way() || is_splitting_)) return false;
   const absl::Duration limit = (may_wait ? kBeginningStallLimits : 1) * spec_.stall_limit;
   Fail(absl::UnavailableError(absl::StrCat("stalled, nothing was done for ",
                                            absl::FormatDuration(limit), "; missing: ", Missing())));
@@ -189,6 +236,10 @@ bool GpuExecution::OnStallRound() {
 std::string GpuExecution::Missing() const {
   if (state_ == State::kWaiting) return "the end of the tasks before it";
   if (state_ == State::kAgreeing) return "the agreement of all peers";
+  if (state_ == State::kSplitting) {
+    return absl::StrCat("split ", splits_made_, " of the communicator, into ",
+                        splits_[splits_made_].size(), " groups");
+  }
   if (!pipeline_.has_value()) return "the first step";
   const size_t legs = spec_.binding->legs().size();
   return absl::StrCat(legs > 1 ? absl::StrCat("of leg ", leg_, " of ", legs, " ") : "",

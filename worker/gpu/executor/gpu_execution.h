@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -23,11 +24,12 @@ enum class CommunicatorState : uint8_t;
 // One task of a GPU, from its start to the end of all that it put on streams. Confined to the
 // thread of the Gpu, which it never makes wait.
 //
-//   WAITING --Begin--> AGREEING --all senders run the same--> MOVING --all steps done--> OVER
+//   WAITING --Begin--> AGREEING --all senders run the same--> SPLITTING
+//   SPLITTING --the communicator has all groups--> MOVING --all steps done--> OVER
 //   WAITING --Fail--> OVER
-//   AGREEING, MOVING --failed, cancelled, too late, stalled--> FAILED
+//   AGREEING, SPLITTING, MOVING --failed, cancelled, too late, stalled--> FAILED
 //   FAILED --the owner was asked--> STOPPING, or OVER if nothing is on the streams
-//   AGREEING, MOVING, FAILED, STOPPING --the communicator is over--> DRAINING
+//   the same, FAILED, STOPPING --the communicator is over--> DRAINING
 //   DRAINING --the streams have passed it--> OVER
 //   STOPPING, DRAINING --too late--> HUNG
 //   any --the GPU's health is gone--> LOST
@@ -39,6 +41,7 @@ class GpuExecution {
   enum class State : uint8_t {
     kWaiting,
     kAgreeing,
+    kSplitting,
     kMoving,
     kFailed,
     kStopping,
@@ -94,6 +97,7 @@ class GpuExecution {
 
  private:
   absl::StatusOr<bool> AdvanceAgreement();
+  absl::StatusOr<bool> AdvanceSplits();
   absl::StatusOr<bool> AdvanceLegs();
   // The leg in hand is done.
   void EndLeg();
@@ -105,7 +109,9 @@ class GpuExecution {
   bool is_under_way() const {
     return agreement_.is_under_way() || (pipeline_.has_value() && pipeline_->is_under_way());
   }
-  bool is_running() const { return state_ == State::kAgreeing || state_ == State::kMoving; }
+  bool is_running() const {
+    return state_ == State::kAgreeing || state_ == State::kSplitting || state_ == State::kMoving;
+  }
 
   const GpuTaskSpec spec_;
   ExecutionResources& shared_;
@@ -113,6 +119,9 @@ class GpuExecution {
   const std::chrono::steady_clock::time_point started_;
   State state_ = State::kWaiting;
   AgreementExchange agreement_;
+  std::vector<RankGroups> splits_;        // of the binding, in ranks of the communicator
+  size_t splits_made_ = 0;                // or there before
+  bool is_splitting_ = false;             // the next of them
   size_t leg_ = 0;                        // of the binding's, in hand
   std::optional<StepPipeline> pipeline_;  // of that, once it has begun
   int32_t steps_of_legs_ = 0;             // of those that are done

@@ -11,6 +11,7 @@
 #include "worker/gpu/device/gpu_memory.h"
 #include "worker/gpu/executor/gpu_legs.h"
 #include "worker/gpu/executor/testing/executor_rank.h"
+#include "worker/gpu/executor/testing/tiles_on_gpu.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -39,62 +40,6 @@ using ::testing::IsEmpty;
 
 constexpr int kM2nRanks = 8;
 
-// The tiles of a device in memory of its GPU, which M2N takes alone, and which a stand-in's is the
-// host's as well. Each begins somewhere.
-class TilesOnGpu {
- public:
-  static absl::StatusOr<TilesOnGpu> Create(ExecutorRank& rank, const CompiledPart& compiled,
-                                           const TileMemory& memory, RandomSource& random) {
-    TilesOnGpu tiles;
-    int64_t bytes = 0;
-    for (const Side side : {Side::kSource, Side::kDestination}) {
-      const TileMap& map = compiled.part().tiles(side, compiled.device());
-      const auto& tensors = memory.tiles(side, compiled.device()).tensor;
-      std::vector<uint64_t>& offsets =
-          side == Side::kSource ? tiles.gpu_.source : tiles.gpu_.destination;
-      for (size_t tensor = 0; tensor < tensors.size(); ++tensor) {
-        offsets.push_back(0);
-        if (tensors[tensor] == nullptr) continue;
-        bytes += 8 * random.Between(1, 64);
-        const int64_t tile_bytes =
-            map.tile_bytes(map.tensors().group_of_tensor()[static_cast<int32_t>(tensor)]);
-        tiles.images_.push_back({tensors[tensor], bytes, tile_bytes});
-        offsets.back() = bytes;
-        bytes = (bytes + tile_bytes + 7) / 8 * 8;
-      }
-    }
-    ASSIGN_OR_RETURN(tiles.memory_, GpuMemory::Create(rank.gpu(), ByteCount(bytes + 8), {}));
-    const uint64_t address = tiles.memory_->address();
-    for (auto* const side : {&tiles.gpu_.source, &tiles.gpu_.destination}) {
-      for (uint64_t& tile : *side) tile = tile == 0 ? 0 : address + tile;
-    }
-    for (const Image& image : tiles.images_) {
-      std::memcpy(tiles.On(image), image.tile, image.bytes);
-    }
-    return tiles;
-  }
-
-  const GpuTiles& gpu() const { return gpu_; }
-  // Brings what is on the GPU to the memory of the test.
-  void Fetch() const {
-    for (const Image& image : images_) std::memcpy(image.tile, On(image), image.bytes);
-  }
-
- private:
-  struct Image {
-    std::byte* tile = nullptr;
-    int64_t offset = 0;
-    int64_t bytes = 0;
-  };
-  std::byte* On(const Image& image) const {
-    return reinterpret_cast<std::byte*>(memory_->address()) + image.offset;
-  }
-
-  std::unique_ptr<GpuMemory> memory_;
-  std::vector<Image> images_;
-  GpuTiles gpu_;
-};
-
 // A communicator of all ranks that the plan has, for this case alone.
 absl::Status JoinDevices(ExecutorRank& rank, int number, int64_t devices, Meeting& meeting) {
   meeting.Wait();
@@ -118,10 +63,10 @@ absl::Status RunM2nCase(ExecutorRank& rank, int number, Meeting& meeting, Random
   ASSIGN_OR_RETURN(const CompiledParts parts, RandomCompiledParts(random, plan));
   RETURN_IF_ERROR(JoinDevices(rank, number, std::ssize(parts), meeting));
   if (number >= std::ssize(parts)) return absl::OkStatus();
-  const CompiledPart& compiled = *parts[number];
   const TileMemory memory(plan);
   {
-    ASSIGN_OR_RETURN(const TilesOnGpu tiles, TilesOnGpu::Create(rank, compiled, memory, random));
+    ASSIGN_OR_RETURN(const TilesOnGpu tiles,
+                     TilesOnGpu::Create(rank.gpu(), plan, number, memory, random));
     for (const uint32_t instance : {0, 1}) {
       ASSIGN_OR_RETURN(GpuTaskSpec spec, rank.Spec(parts[number], tiles.gpu(), instance));
       ASSIGN_OR_RETURN(const TaskReport report, rank.Run(std::move(spec)));
@@ -165,7 +110,7 @@ std::vector<std::string> RunWith(const std::string& faults) {
     RETURN_IF_ERROR(JoinDevices(*rank, number, 2, meeting));
     const TileMemory memory(plan);
     ASSIGN_OR_RETURN(const TilesOnGpu tiles,
-                     TilesOnGpu::Create(*rank, *parts[number], memory, random));
+                     TilesOnGpu::Create(rank->gpu(), plan, number, memory, random));
     ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(parts[number], tiles.gpu()));
     spec.stall_limit = absl::Seconds(2);  // far above what a busy machine takes for a step
     if (number == 0) RETURN_IF_ERROR(rank->stand_in().SetFaults(faults));
@@ -203,7 +148,7 @@ TEST(GpuExecutorM2n, BytesThatChangeOnTheWayAreFoundByTheirHashes) {
         RETURN_IF_ERROR(JoinDevices(*rank, number, 2, meeting));
         const TileMemory memory(plan);
         ASSIGN_OR_RETURN(const TilesOnGpu tiles,
-                         TilesOnGpu::Create(*rank, *parts[number], memory, random));
+                         TilesOnGpu::Create(rank->gpu(), plan, number, memory, random));
         ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(parts[number], tiles.gpu()));
         // The first is the agreement.
         if (number == 0) RETURN_IF_ERROR(rank->stand_in().SetFaults("corrupt_at=2"));

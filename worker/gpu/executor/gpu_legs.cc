@@ -3,12 +3,16 @@
 #include "common/base/digest_builder.h"
 #include "common/base/error_place.h"
 #include "common/base/status_macros.h"
+#include "common/plan/communicator_splits.h"
 #include "common/plan/course.h"
+#include "common/plan/course_tables.h"
+#include "common/plan/step_collective.h"
 #include "worker/courses/course_places.h"
 #include "worker/executor/prepared_part.h"
 #include "worker/gpu/device/gpu_memory.h"
 #include "worker/gpu/executor/device_pointer.h"
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <utility>
@@ -63,17 +67,25 @@ class LegMaker {
     if (!rank.has_value()) return absl::OkStatus();
     ASSIGN_OR_RETURN(const auto ranks, RanksInWhole(table));
     std::vector<std::shared_ptr<const CompiledPart>> compiled;
-    for (const std::shared_ptr<const PreparedPart>& step : steps) {
-      ASSIGN_OR_RETURN(compiled.emplace_back(), CompiledPart::Create(step, options_));
+    std::vector<std::optional<int32_t>> splits;
+    for (size_t k = 0; k < steps.size(); ++k) {
+      CompiledPart::Options options = options_;
+      ASSIGN_OR_RETURN(options.collective, CollectiveOf(course.steps[k]));
+      splits.push_back(SplitOf(course.steps[k], options.collective));
+      ASSIGN_OR_RETURN(compiled.emplace_back(), CompiledPart::Create(steps[k], options));
     }
-    const CoursePlaces places(task_, course, [this](const DeviceId& /*device*/) {
-      return DevicePointer<std::byte>(made_.arrays == nullptr ? 0 : made_.arrays->address());
-    });
+    const CoursePlaces places(
+        task_, course,
+        [this](const DeviceId& /*device*/) {
+          return DevicePointer<std::byte>(made_.arrays == nullptr ? 0 : made_.arrays->address());
+        },
+        CourseRunner::kGpu);
     for (int32_t instance = 0; instance < course.instances; ++instance) {
       for (int32_t k = 0; k < std::ssize(steps); ++k) {
         GpuLeg leg = LegAt({.step = k, .instance = instance}, course, places, *rank);
         leg.compiled = compiled[k];
         leg.step = first_step + k;
+        leg.split = splits[k];
         leg.ranks_in_whole = ranks;
         made_.legs.push_back(std::move(leg));
       }
@@ -82,6 +94,25 @@ class LegMaker {
   }
 
  private:
+  static absl::StatusOr<std::optional<GroupedCollective>> CollectiveOf(
+      const Course<WorkerPart>::Step& step) {
+    if (!step.collective.has_value()) return std::nullopt;
+    std::optional<GroupedCollective> found =
+        FindStepCollective(step.move->tensors(), step.reduction);
+    if (found.has_value() && found->kind == step.collective) return found;
+    return absl::InvalidArgumentError(absl::StrCat("a step of a course: expected ",
+                                                   StepCollectiveName(*step.collective),
+                                                   ", found a step that is none"));
+  }
+  std::optional<int32_t> SplitOf(const Course<WorkerPart>::Step& step,
+                                 const std::optional<GroupedCollective>& collective) const {
+    if (!collective.has_value()) return std::nullopt;
+    const CommunicatorSplit split = SplitFor(whole(), step.move->tensors(), *collective);
+    const auto found = std::ranges::find(made_.splits, split);
+    if (found == made_.splits.end()) return std::nullopt;
+    return static_cast<int32_t>(found - made_.splits.begin());
+  }
+
   // Where it reads and writes, and what it reduces.
   static GpuLeg LegAt(CourseProgress::At at, const Course<WorkerPart>& course,
                       const CoursePlaces& places, DeviceRank rank) {
@@ -90,8 +121,14 @@ class LegMaker {
     const std::optional<Reduction>& reduction = course.steps[at.step].reduction;
     if (!reduction.has_value()) return leg;
     leg.reduction = *reduction;
+    const bool is_collective = course.steps[at.step].collective.has_value();
+    if (is_collective) leg.tiles.destination.clear();
     for (const CoursePlaces::Reducing& reducing : places.ReducingOf(at)) {
-      leg.reducing.push_back(LegReductionOf(reducing));
+      if (is_collective) {
+        leg.tiles.destination.push_back(reinterpret_cast<uint64_t>(reducing.out));
+      } else {
+        leg.reducing.push_back(LegReductionOf(reducing));
+      }
     }
     return leg;
   }
@@ -148,10 +185,17 @@ absl::StatusOr<GpuLegs> LegsOfCourses(Gpu& gpu, const std::shared_ptr<const Prep
   agreement.AddInt(options.checksums ? 1 : 0);
   legs.agreement = agreement.Finish();
   const DeviceId& device = spec.tensors->devices()[spec.devices.front()];
-  if (const int64_t bytes = ArrayBytesOf(part->part(), device); bytes > 0) {
+  if (const int64_t bytes = ArrayBytesOf(part->part(), device, CourseRunner::kGpu); bytes > 0) {
     ASSIGN_OR_RETURN(legs.arrays, At(absl::StrCat("arrays between steps, ", bytes,
                                                   " bytes at device ", ToString(device)),
                                      GpuMemory::Create(gpu, ByteCount(bytes), {})));
+  }
+  const std::vector<CourseTables> courses(part->part().courses().begin(),
+                                          part->part().courses().end());
+  legs.splits = SplitsOf(part->part().tensors(), courses);
+  for (const CourseTables& course : courses) {
+    legs.has_collectives |= std::ranges::any_of(
+        course.steps, [](const CourseTables::Step& step) { return step.collective.has_value(); });
   }
   LegMaker maker(tiles, options, legs);
   for (size_t c = 0; c < part->courses().size(); ++c) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <absl/status/statusor.h>
@@ -30,13 +31,16 @@ struct LegReduction {
   ReductionSegment segment;  // but for its first block
 };
 
-// A compiled part in the memory of its device, and what is reduced once it has brought everything.
+// A compiled part in the memory of its device, and what is reduced once it has brought everything;
+// where a collective adds, the destination tiles are those of the sums.
 struct GpuLeg {
   std::shared_ptr<const CompiledPart> compiled;
   GpuTiles tiles;
   Reduction reduction = {};
   std::vector<LegReduction> reducing = {};
   int32_t step = 0;  // of those of all courses
+  // Of the splits of all legs, that of the leg's collective; nothing: it is of all ranks, or none.
+  std::optional<int32_t> split = std::nullopt;
   // What the devices of the compiled part's table are in that of the whole part. Null: the same.
   std::shared_ptr<const std::vector<DeviceRank>> ranks_in_whole = nullptr;
 };
@@ -50,6 +54,10 @@ struct GpuLegs {
   bool checksums = true;
   std::shared_ptr<const GpuMemory> arrays;  // between legs; null: there is none
   std::vector<GpuLeg> legs;
+  // Whether some leg of some device is a collective, so that ranks agree all together; and the
+  // splits that these need, which all ranks make, whatever their own legs.
+  bool has_collectives = false;
+  std::vector<std::vector<std::vector<DeviceRank>>> splits = {};  // as SplitsOf
 };
 
 GpuLegs OneLeg(std::shared_ptr<const CompiledPart> compiled, GpuTiles tiles);

@@ -19,9 +19,9 @@ class StepLaunches::Builder {
       : compiled_(compiled),
         boxes_(boxes),
         segments_(segments),
-        // What M2N has put in place is only hashed.
-        unpack_(gpu.KernelNamed<PackArguments>(compiled.is_m2n() ? "crossmesh_pack"
-                                                                 : "crossmesh_unpack")) {
+        // What NCCL has put in place is only hashed.
+        unpack_(gpu.KernelNamed<PackArguments>(compiled.is_straight() ? "crossmesh_pack"
+                                                                      : "crossmesh_unpack")) {
     constexpr absl::string_view kPack = "crossmesh_pack";
     constexpr absl::string_view kCopy = "crossmesh_copy";
     readers_.push_back(

@@ -2,25 +2,28 @@
 
 #include "common/base/status_macros.h"
 #include "worker/gpu/communicators/registered_staging.h"
+#include "worker/gpu/compiler/chunk_message.h"
 #include "worker/gpu/device/device_copy.h"
 #include "worker/gpu/executor/bound_leg.h"
 #include "worker/gpu/executor/device_pointer.h"
 
+#include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 
 namespace crossmesh {
 
-StepPipeline::StepPipeline(const BoundLeg& leg, Communicator& communicator,
-                           std::span<const int> ranks, ExecutionResources& shared)
+StepPipeline::StepPipeline(const BoundLeg& leg, const Ranks& ranks, ExecutionResources& shared)
     : leg_(leg),
       compiled_(leg.compiled()),
-      communicator_(communicator),
+      communicator_(ranks.communicator),
       ranks_(ranks),
       shared_(shared) {}
 
-int StepPipeline::RankOf(DeviceRank device) const { return ranks_[leg_.InWhole(device)]; }
+int StepPipeline::RankOf(DeviceRank device) const { return ranks_.of[leg_.InWhole(device)]; }
 
 absl::StatusOr<bool> StepPipeline::Advance() {
   RETURN_IF_ERROR(NoteDone());
@@ -77,7 +80,7 @@ absl::Status StepPipeline::QueueScales() {
 
 PackArguments StepPipeline::ArgumentsOf(const StepLaunches::Launch<PackArguments>& launch) const {
   PackArguments arguments = leg_.ArgumentsOf(launch);
-  if (!compiled_.is_m2n()) {
+  if (!compiled_.is_straight()) {
     arguments.packed = DevicePointer<std::byte>(shared_.staging.address());
   }
   return arguments;
@@ -103,6 +106,7 @@ absl::Status StepPipeline::QueueTransfers(const Step& step) {
   if (!step.packs.empty()) RETURN_IF_ERROR(shared_.wire->WaitFor(*EventsOf(issued_).packed));
   RETURN_IF_ERROR(WaitForUnpack(*shared_.wire, step.wire_after_unpack));
   if (!step.broadcasts.empty()) return QueueBroadcasts(step);
+  if (step.collective) return QueueCollective();
   if (step.m2n) return communicator_.Reshard(leg_.m2n_tensors(), shared_.wire->handle());
   const auto list = [this](std::span<const CompiledPart::Transfer> transfers,
                            std::vector<RankMessage>& messages) {
@@ -119,16 +123,33 @@ absl::Status StepPipeline::QueueTransfers(const Step& step) {
 }
 
 absl::Status StepPipeline::QueueBroadcasts(const Step& step) {
-  shared_.broadcasts.clear();
+  shared_.collectives.clear();
   for (const CompiledPart::Transfer& broadcast : compiled_.broadcasts(step)) {
     const uint64_t address = shared_.staging.address() + broadcast.staging_offset;
-    shared_.broadcasts.push_back({.kind = CollectiveKind::kBroadcast,
-                                  .from = address,
-                                  .to = address,
-                                  .count = broadcast.bytes,
-                                  .root = RankOf(broadcast.peer)});
+    shared_.collectives.push_back({.kind = CollectiveKind::kBroadcast,
+                                   .from = address,
+                                   .to = address,
+                                   .count = broadcast.bytes,
+                                   .root = RankOf(broadcast.peer)});
   }
-  return communicator_.PerformAll(shared_.broadcasts, shared_.wire->handle());
+  return communicator_.PerformAll(shared_.collectives, shared_.wire->handle());
+}
+
+absl::Status StepPipeline::QueueCollective() {
+  std::vector<Collective>& calls = shared_.collectives;
+  calls.assign(leg_.collectives().begin(), leg_.collectives().end());
+  if (compiled_.leaves() > 0) {
+    // After those of the tensors, each rank's from its place to that of all.
+    const uint64_t to = shared_.staging.address() + compiled_.root_hashes_offset();
+    const std::vector<DeviceRank>& group = *compiled_.group();
+    const int64_t bytes = ChunkMessage::kHashBytes * compiled_.leaves() / std::ssize(group);
+    const auto own = std::ranges::find(group, compiled_.device()) - group.begin();
+    calls.push_back(
+        {.kind = CollectiveKind::kAllGather, .from = to + own * bytes, .to = to, .count = bytes});
+  }
+  CUstream stream = shared_.wire->handle();
+  return ranks_.groups == nullptr ? communicator_.PerformAll(calls, stream)
+                                  : communicator_.PerformAllIn(*ranks_.groups, calls, stream);
 }
 
 absl::Status StepPipeline::QueueCopies() {
@@ -151,13 +172,13 @@ absl::Status StepPipeline::QueueUnpacks(const Step& step) {
     if (compiled_.checksums()) {
       arguments.leaf_hashes = leg_.hashes_in_place_on_gpu();
     }
-    if (compiled_.checksums() && !compiled_.is_m2n()) {
+    if (compiled_.checksums() && !compiled_.is_straight()) {
       arguments.root_hashes = DevicePointer<const uint64_t>(shared_.staging.address());
       arguments.root_hashes_to = leg_.root_hashes_on_gpu();
     }
     RETURN_IF_ERROR(shared_.gpu.Launch(launch.kernel, launch.blocks, arguments, *shared_.unpack));
   }
-  return compiled_.is_m2n() ? QueueRootHashes(step) : absl::OkStatus();
+  return compiled_.is_straight() ? QueueRootHashes() : absl::OkStatus();
 }
 
 absl::Status StepPipeline::QueueReductions() {
@@ -171,10 +192,9 @@ absl::Status StepPipeline::QueueReductions() {
   return shared_.reduced->Record(*shared_.unpack);
 }
 
-absl::Status StepPipeline::QueueRootHashes(const Step& step) {
-  // They came one after the other, in the order of leaves.
-  const uint64_t first = compiled_.unpacks(step).front().staging_offset;
-  return leg_.CopyRootHashes(shared_.staging.address() + first, *shared_.unpack);
+absl::Status StepPipeline::QueueRootHashes() {
+  return leg_.CopyRootHashes(shared_.staging.address() + compiled_.root_hashes_offset(),
+                             *shared_.unpack);
 }
 
 // Of a step that is not done the events are still its own, for there are as many in the ring as
@@ -219,9 +239,9 @@ absl::StatusOr<bool> StepPipeline::IsDone(int32_t index) const {
 }
 
 void StepPipeline::CountBytes(const Step& step) {
-  if (step.m2n) {
-    bytes_.sent += compiled_.m2n_sent_bytes();
-    bytes_.received += compiled_.m2n_received_bytes();
+  if (step.m2n || step.collective) {
+    bytes_.sent += compiled_.straight_sent_bytes();
+    bytes_.received += compiled_.straight_received_bytes();
   }
   for (const CompiledPart::Transfer& send : compiled_.sends(step)) bytes_.sent += send.chunk_bytes;
   for (const CompiledPart::Transfer& receive : compiled_.receives(step)) {
@@ -243,6 +263,17 @@ std::string StepPipeline::Missing() const {
   std::string text = absl::StrCat("step ", step.number, ", after ", done_, " of ",
                                   compiled_.steps().size(), " that are done");
   if (step.m2n) absl::StrAppend(&text, ", all tensors by NCCL M2N");
+  if (step.collective) {
+    absl::StrAppend(&text, ", ", StepCollectiveName(compiled_.collective()->kind),
+                    " of all tensors");
+    if (ranks_.groups != nullptr) {
+      absl::StrAppend(
+          &text, " among ",
+          absl::StrJoin(*compiled_.group(), ", ", [&](std::string* to, DeviceRank device) {
+            to->append(ToString(devices[device]));
+          }));
+    }
+  }
   for (const CompiledPart::Transfer& send : compiled_.sends(step)) {
     absl::StrAppend(&text, ", to ", ToString(devices[send.peer]));
   }

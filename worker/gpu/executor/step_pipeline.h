@@ -43,9 +43,14 @@ class StepPipeline {
     }
   };
 
-  // All must outlive this; `ranks` of the communicator by DeviceRank of the whole part.
-  StepPipeline(const BoundLeg& leg, Communicator& communicator, std::span<const int> ranks,
-               ExecutionResources& shared);
+  struct Ranks {
+    Communicator& communicator;
+    std::span<const int> of;             // by DeviceRank of the whole part
+    const RankGroups* groups = nullptr;  // of the leg's collective; null: it is of all
+  };
+
+  // All must outlive this.
+  StepPipeline(const BoundLeg& leg, const Ranks& ranks, ExecutionResources& shared);
 
   // What Advance found of the steps that were on the streams.
   struct Found {
@@ -73,7 +78,8 @@ class StepPipeline {
   enum class Reducing : uint8_t { kNotYet, kQueued, kDone };
 
   static bool HasTransfers(const Step& step) {
-    return step.m2n || !step.sends.empty() || !step.receives.empty() || !step.broadcasts.empty();
+    return step.m2n || step.collective || !step.sends.empty() || !step.receives.empty() ||
+           !step.broadcasts.empty();
   }
   StreamEvents& EventsOf(int32_t step) const {
     return shared_.step_events[step % shared_.step_events.size()];
@@ -94,11 +100,12 @@ class StepPipeline {
   absl::Status QueuePacks(const Step& step);
   absl::Status QueueTransfers(const Step& step);
   absl::Status QueueBroadcasts(const Step& step);
+  absl::Status QueueCollective();
   absl::Status QueueCopies();
   absl::Status QueueUnpacks(const Step& step);
   absl::Status QueueReductions();
   // Of the hashes that came, for the host.
-  absl::Status QueueRootHashes(const Step& step);
+  absl::Status QueueRootHashes();
   // `stream` goes on when that step's transfers or unpacks have ended.
   absl::Status WaitForWire(GpuStream& stream, int32_t step);
   absl::Status WaitForUnpack(GpuStream& stream, int32_t step);
@@ -110,7 +117,7 @@ class StepPipeline {
   const BoundLeg& leg_;
   const CompiledPart& compiled_;
   Communicator& communicator_;
-  const std::span<const int> ranks_;
+  const Ranks ranks_;
   ExecutionResources& shared_;
   int32_t done_ = 0;
   int32_t issued_ = 0;

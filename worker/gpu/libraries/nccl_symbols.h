@@ -19,6 +19,7 @@
   X(ncclCommGetAsyncError)        \
   X(ncclCommInitRankConfig)       \
   X(ncclCommRevoke)               \
+  X(ncclCommSplit)                \
   X(ncclGetUniqueId)              \
   /* Memory */                    \
   X(ncclCommDeregister)           \

@@ -120,7 +120,8 @@ int main(int argc, char** argv) {
                "crossmesh-gpu");
   crossmesh::Flags flags;
   crossmesh::Declare(app, flags);
-  return crossmesh::RunDaemon(app, argc, argv, [&flags](const crossmesh::DaemonFlags& /*daemon*/) {
+  return crossmesh::RunDaemon(app, argc, argv, [&flags](const crossmesh::DaemonFlags& daemon) {
+    if (daemon.only_check) return absl::OkStatus();
     return crossmesh::RunGpu(std::move(flags));
   });
 }

@@ -2,6 +2,8 @@
 // summand comes to all of them, reduced in parts and gathered.
 
 #include "common/base/check.h"
+#include "common/plan/course_tables.h"
+#include "common/plan/step_kind.h"
 #include "common/plan/worker_part.h"
 #include "common/testing/send_signal.h"
 #include "common/testing/status_matchers.h"
@@ -18,6 +20,7 @@
 #include "worker/transport/testing/inprocess_transport.h"
 
 #include <csignal>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -81,6 +84,7 @@ class GpuCourseTest : public testing::Test {
         .loop = gpus_.loop(),
         .replays = executor_->replays(),
         .others = *on_gpus_,
+        .counters = counters_,
         .make_memory = [](const DeviceId&, ByteCount) -> absl::StatusOr<std::shared_ptr<Arena>> {
           return absl::InternalError("of the host");
         },
@@ -144,6 +148,7 @@ class GpuCourseTest : public testing::Test {
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Executor> executor_;  // has messages of the transport
   std::unique_ptr<GpuTaskRunner> on_gpus_;
+  CourseCounters counters_;
   std::unique_ptr<CourseTaskRunner> runner_;
   std::shared_ptr<const PreparedPart> part_;
   std::vector<std::shared_ptr<Arena>> summands_;
@@ -157,10 +162,21 @@ TEST_F(GpuCourseTest, SumsAreMadeAsOftenAsIsWantedAndCounted) {
   const Course<Plan>& course = plan_.courses()[0];
   ASSERT_GT(course.instances, 4);
   const CourseCounters& counters = runner_->counters();
-  EXPECT_EQ(counters.steps_moved, 3 * course.instances * std::ssize(course.steps));
+  ASSERT_EQ(course.steps.size(), 2);
+  EXPECT_EQ(counters.all_steps_moved(), 3 * 2 * course.instances);
+  EXPECT_EQ(counters.steps_moved[static_cast<size_t>(StepKind::kReduceScatter)],
+            3 * course.instances);
+  EXPECT_EQ(counters.steps_moved[static_cast<size_t>(StepKind::kAllGather)], 3 * course.instances);
   // Each reads three summands of its third.
   EXPECT_EQ(counters.reduced_bytes, 3 * kSumGpus * kSumBytes);
   gpus_.RunUntil([&] { return counters.array_bytes == 0; });
+  // One after the other.
+  int64_t arrays = 0;
+  for (const DeviceId& device : plan_.tensors().devices()) {
+    arrays += CourseMemory(CourseTables(course), device).bytes();
+  }
+  EXPECT_GT(arrays, 0);
+  EXPECT_EQ(counters.array_bytes_peak, arrays);
 }
 
 TEST_F(GpuCourseTest, ALostProcessEndsIt) {
@@ -177,7 +193,7 @@ TEST_F(GpuCourseTest, ALostProcessEndsIt) {
   EXPECT_THAT(reports.devices,
               AllOf(SizeIs(kSumGpus),
                     Each(Field(&DeviceReport::status, StatusIs(absl::StatusCode::kUnavailable)))));
-  EXPECT_EQ(runner_->counters().steps_moved, 0);
+  EXPECT_EQ(runner_->counters().all_steps_moved(), 0);
   gpus_.RunUntil([&] { return runner_->counters().array_bytes == 0; });
 }
 

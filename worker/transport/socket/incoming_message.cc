@@ -3,6 +3,10 @@
 #include "common/base/check.h"
 #include "worker/transport/socket/incoming_stream.h"
 
+#include <algorithm>
+#include <span>
+#include <utility>
+
 #include <absl/status/status.h>
 
 namespace crossmesh {
@@ -14,6 +18,7 @@ constexpr size_t kPageBytes = 4096;
 
 SocketMessage::SocketMessage(IncomingStream& stream, SinkQueue& told, Announced announced)
     : stream_(&stream), told_(told), announced_(std::move(announced)) {
+  std::ranges::copy(std::exchange(announced_.payload, {}), payload_.begin());
   stream.Hold(*this);
 }
 
@@ -30,9 +35,7 @@ void SocketMessage::Receive(Pieces into, Ticket ticket) {
 }
 
 void SocketMessage::ReceiveWhole(Pieces into, Ticket ticket) {
-  const std::span<const std::byte> payload(announced_.payload.get(),
-                                           announced_.header.payload_bytes);
-  PieceCursor(into).Fill(payload);
+  PieceCursor(into).Fill(std::span(payload_).first(announced_.header.payload_bytes));
   if (stream_ != nullptr) stream_->Drop(*this);
   told_.AddReceived(ticket, absl::OkStatus());
 }

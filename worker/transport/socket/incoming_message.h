@@ -1,12 +1,14 @@
 #pragma once
 
+#include "worker/transport/message_pool.h"
 #include "worker/transport/socket/peer_regions.h"
 #include "worker/transport/socket/sink_queue.h"
+#include "worker/transport/socket/socket_frame.h"
 #include "worker/transport/transport.h"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -17,16 +19,16 @@ class IncomingStream;
 
 // A message that an IncomingStream announced: with its payload, or with what its sender must be
 // asked for. The stream knows its messages and leaves them when it ends; what needed it fails then.
-class SocketMessage final : public IncomingMessage {
+class SocketMessage final : public PooledMessage {
  public:
   // What stands in the announcement.
   struct Announced {
     MessageHeader header;
     uint64_t id = 0;
     bool whole = false;
-    std::unique_ptr<std::byte[]> payload;  // when whole, unless it is empty
-    PeerRegion* region = nullptr;          // where the sender has it, when it said so
-    std::vector<iovec> remote;             // and where that is mapped here, when it is
+    std::span<const std::byte> payload;  // when whole; the message takes a copy
+    PeerRegion* region = nullptr;        // where the sender has it, when it said so
+    std::vector<iovec> remote;           // and where that is mapped here, when it is
   };
 
   SocketMessage(IncomingStream& stream, SinkQueue& told, Announced announced);
@@ -50,6 +52,7 @@ class SocketMessage final : public IncomingMessage {
   // The other messages of the stream.
   SocketMessage* next_ = nullptr;
   SocketMessage* previous_ = nullptr;
+  std::array<std::byte, kInlineBytesMax> payload_;  // when whole, as far as there is one
 };
 
 }  // namespace crossmesh

@@ -24,12 +24,12 @@ constexpr int64_t kPagesMax = 64 << 10;
 
 }  // namespace
 
-IncomingStream::IncomingStream(UniqueFd fd, WorkList& work_list, SinkQueue& told,
-                               UnmapQueue& unmapped)
-    : SocketStream(std::move(fd), work_list),
-      told_(told),
+IncomingStream::IncomingStream(UniqueFd fd, const Shared& shared)
+    : SocketStream(std::move(fd), shared.work_list),
+      told_(shared.told),
+      pool_(shared.pool),
       buffer_(std::make_unique_for_overwrite<std::byte[]>(kBufferBytes)),
-      regions_(unmapped) {}
+      regions_(shared.unmapped) {}
 
 absl::Status IncomingStream::Admit(bool shared_memory) {
   admitted_ = true;
@@ -166,11 +166,11 @@ absl::StatusOr<bool> IncomingStream::ParseAnnouncement(const FrameHeader& frame)
   if (!announced.whole && frame.pieces > 0) {
     RETURN_IF_ERROR(ParsePieces(offset, frame, announced));
   } else if (more > 0) {
-    announced.payload = std::make_unique_for_overwrite<std::byte[]>(more);
-    std::memcpy(announced.payload.get(), buffer_.get() + offset, more);
+    announced.payload = {buffer_.get() + offset, more};
   }
   begin_ = offset + more;
-  told_.AddMessage(std::make_unique<SocketMessage>(*this, told_, std::move(announced)));
+  told_.AddMessage(std::unique_ptr<SocketMessage>(
+      new (pool_) SocketMessage(*this, told_, std::move(announced))));
   RETURN_IF_ERROR(CheckBound());
   return true;
 }

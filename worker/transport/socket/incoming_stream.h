@@ -1,5 +1,6 @@
 #pragma once
 
+#include "worker/transport/message_pool.h"
 #include "worker/transport/piece_cursor.h"
 #include "worker/transport/socket/byte_queue.h"
 #include "worker/transport/socket/fifo.h"
@@ -26,9 +27,16 @@ namespace crossmesh {
 // memory, copied from the sender's.
 class IncomingStream final : public SocketStream {
  public:
-  // Messages and completions go to `told`, mappings that are not needed any more to `unmapped`; all
-  // references must outlive this.
-  IncomingStream(UniqueFd fd, WorkList& work_list, SinkQueue& told, UnmapQueue& unmapped);
+  // What the streams of a transport share.
+  struct Shared {
+    WorkList& work_list;
+    SinkQueue& told;       // of messages and completions
+    MessagePool& pool;     // of the messages
+    UnmapQueue& unmapped;  // mappings that are not needed any more
+  };
+
+  // What is shared must outlive this.
+  IncomingStream(UniqueFd fd, const Shared& shared);
 
   // What the other side said of itself, once that has come. Nothing is made of what follows before
   // Admit.
@@ -87,6 +95,7 @@ class IncomingStream final : public SocketStream {
   size_t buffered() const { return end_ - begin_; }
 
   SinkQueue& told_;
+  MessagePool& pool_;
   std::optional<SocketHandshake> handshake_;
   bool admitted_ = false;
   const std::unique_ptr<std::byte[]> buffer_;

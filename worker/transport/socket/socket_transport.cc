@@ -266,7 +266,10 @@ void SocketTransport::Accept() {
       warnings_.TooMany(kGreetingMax);
       continue;
     }
-    auto stream = std::make_unique<IncomingStream>(std::move(fd), work_list_, told_, unmapped_);
+    auto stream = std::make_unique<IncomingStream>(
+        std::move(fd),
+        IncomingStream::Shared{
+            .work_list = work_list_, .told = told_, .pool = pool_, .unmapped = unmapped_});
     stream->other_side = OtherSide(stream->fd());
     if (!Watch(stream->fd(), static_cast<SocketStream*>(stream.get())).ok()) continue;
     greeting_.push_back(std::move(stream));

@@ -2,6 +2,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/unique_fd.h"
+#include "worker/transport/message_pool.h"
 #include "worker/transport/socket/connection_numbers.h"
 #include "worker/transport/socket/connection_warnings.h"
 #include "worker/transport/socket/incoming_stream.h"
@@ -144,6 +145,7 @@ class SocketTransport final : public Transport {
   uint64_t peers_made_ = 0;
   LentRegions regions_;
   UnmapQueue unmapped_;
+  MessagePool pool_;
   SinkQueue told_;
   std::vector<Loss> lost_;  // told when nothing else is left to tell
   SocketStream::WorkList work_list_;

@@ -28,7 +28,7 @@ void Flip(uint64_t bit, Pieces pieces) {
 
 }  // namespace
 
-class InProcessTransport::Message final : public IncomingMessage {
+class InProcessTransport::Message final : public PooledMessage {
  public:
   Message(InProcessTransport& transport, InProcessFabric::Transfer& transfer)
       : transport_(transport), transfer_(&transfer) {}
@@ -86,7 +86,7 @@ int InProcessTransport::Progress() {
     if (const auto* sent = std::get_if<InProcessFabric::Completion>(&*event)) {
       sink_.OnSent(sent->ticket, sent->status);
     } else if (auto* const* transfer = std::get_if<InProcessFabric::Transfer*>(&*event)) {
-      sink_.OnMessage(std::make_unique<Message>(*this, **transfer));
+      sink_.OnMessage(std::unique_ptr<Message>(new (pool_) Message(*this, **transfer)));
     } else if (const auto* lost = std::get_if<InProcessFabric::Loss>(&*event)) {
       // What was to be received from this peer ends before its loss is told.
       handled += RunReceives();

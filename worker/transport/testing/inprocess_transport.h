@@ -1,5 +1,6 @@
 #pragma once
 
+#include "worker/transport/message_pool.h"
 #include "worker/transport/testing/inprocess_fabric.h"
 #include "worker/transport/transport.h"
 
@@ -57,6 +58,7 @@ class InProcessTransport final : public Transport {
   InProcessFabric& fabric_;
   TransportSink& sink_;
   InProcessFabric::Endpoint& endpoint_;
+  MessagePool pool_;
   std::vector<PendingReceive> receives_;
   std::vector<PendingReceive> running_;  // swapped with receives_, so that both keep their memory
 };

@@ -27,7 +27,7 @@ iovec OnlyPiece(Pieces pieces) {
 
 // Holds UCX's data of one active message: the payload if that was eager, else the descriptor by
 // which it is fetched.
-class UcxTransport::Message final : public IncomingMessage {
+class UcxTransport::Message final : public PooledMessage {
  public:
   Message(UcxTransport& transport, const MessageHeader& header, const ucp_am_recv_param_t& param,
           void* data)
@@ -348,7 +348,8 @@ ucs_status_t UcxTransport::OnActiveMessage(void* transport, const void* header,
   }
   // With nothing to keep UCX frees its descriptor when this returns.
   void* kept = length > 0 ? data : nullptr;
-  self.events_.push_back({.message = std::make_unique<Message>(self, copy, *param, kept)});
+  self.events_.push_back(
+      {.message = std::unique_ptr<Message>(new (self.pool_) Message(self, copy, *param, kept))});
   return kept == nullptr ? UCS_OK : UCS_INPROGRESS;
 }
 

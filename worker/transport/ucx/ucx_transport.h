@@ -1,5 +1,6 @@
 #pragma once
 
+#include "worker/transport/message_pool.h"
 #include "worker/transport/transport.h"
 #include "worker/transport/ucx/ucx_address.h"
 #include "worker/transport/ucx/ucx_worker.h"
@@ -133,6 +134,7 @@ class UcxTransport final : public Transport {
   absl::flat_hash_map<ucp_ep_h, Connection*> by_endpoint_;
   std::deque<Operation> operations_;
   std::vector<Operation*> free_operations_;
+  MessagePool pool_;
   std::vector<Event> events_;
   std::vector<Event> running_;  // swapped with events_, so that both keep their memory
 };

@@ -6,6 +6,7 @@
 #include "planner/redistribute/planning/plan_redistribution.h"
 #include "planner/redistribute/testing/random_redistribution.h"
 
+#include <algorithm>
 #include <iterator>
 #include <memory>
 #include <random>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 
 namespace crossmesh {
 namespace {
@@ -48,8 +50,8 @@ class PartAxes {
       }
     }
   }
-  Layout LayoutOf(const RedistributionEnd& end, UnevenRule rule) const {
-    AxisLayout layout{.rule = rule};
+  Layout LayoutOf(const RedistributionEnd& end) const {
+    AxisLayout layout{.rule = end.rule};
     for (const std::vector<SubAxis>& parts : end.dimensions) {
       std::vector<std::string>& names = layout.dimensions.emplace_back();
       for (const SubAxis& part : parts) AppendNames(part, names);
@@ -82,9 +84,8 @@ void AddTensors(const RedistributionRequest& redistribution, const CourseTensors
   const auto mesh = Mesh::Create(axes.axes(), std::move(devices));
   CHECK_OK(mesh);
   const auto placement = static_cast<int32_t>(spec.sources.size());
-  spec.sources.push_back({*mesh, axes.LayoutOf(redistribution.source, redistribution.rule)});
-  spec.destinations.push_back(
-      {*mesh, axes.LayoutOf(redistribution.destination, redistribution.rule)});
+  spec.sources.push_back({*mesh, axes.LayoutOf(redistribution.source)});
+  spec.destinations.push_back({*mesh, axes.LayoutOf(redistribution.destination)});
   const auto group = static_cast<int32_t>(spec.groups.size());
   spec.groups.push_back({.shape = redistribution.shape,
                          .type = of.type,
@@ -101,6 +102,20 @@ CourseRequest RedistributionOf(TensorTable::Spec spec) {
                   .strategy = Strategy::kRedistribute};
   return made;
 }
+
+// With costs by which collectives are predicted to be faster than relays.
+void PreferCollectives(CourseRequest& made) {
+  PutOnGpus(made.request);
+  made.request.no_broadcasts = true;
+  made.request.no_collectives = false;
+  GpuCosts costs;
+  costs.group_ns.value = 100'000'000;
+  made.request.topology =
+      *Topology::Create(made.request.topology.hosts(), {}, Topology::kAssumedBytesPerSecond, costs);
+  made.sizes = {.array_bytes = int64_t{1} << 30, .row_elements = 1};
+}
+
+constexpr const char* kEightGpus[] = {"a.0-7", "a.0-3,b.0-3", "a.0-1,b.0-1,c.0-1,d.0-1"};
 
 }  // namespace
 
@@ -122,6 +137,7 @@ void PutOnGpus(ReshardRequest& request) {
   auto hosts = GpuHosts("h100x8", request.tensors->hosts());
   CHECK_OK(hosts);
   request.topology = *std::move(hosts);
+  request.no_collectives = true;
 }
 
 CourseRequest RandomCourseRequest(uint64_t seed, bool partial, const RandomCourseLimits& limits) {
@@ -152,6 +168,98 @@ CourseRequest RandomCourseRequest(uint64_t seed, bool partial, const RandomCours
   made.request.redistribution.objective = one_in(2) ? "time" : "bytes";
   made.request.redistribution.no_relays = one_in(2);
   made.sizes = {.array_bytes = one_in(2) ? 64 : int64_t{1} << 30, .row_elements = 1};
+  return made;
+}
+
+CourseRequest RandomCollectiveRequest(uint64_t seed, bool sums, std::optional<DataType> type) {
+  std::mt19937_64 random(seed);
+  constexpr const char* kMeshes[] = {"x=8", "x=2,y=4", "x=4,y=2", "x=2,y=2,z=2"};
+  constexpr const char* kAxes[] = {"x", "x*y", "x*y", "x*y*z"};
+  constexpr DataType kGathered[] = {DataType::kF32, DataType::kBF16, DataType::kU16,
+                                    DataType::kF8E4M3, DataType::kI64};
+  constexpr DataType kAdded[] = {DataType::kF32, DataType::kF64, DataType::kBF16, DataType::kF16,
+                                 DataType::kI32, DataType::kU8,  DataType::kI64};
+  constexpr DataType kWhole[] = {DataType::kI32, DataType::kU8, DataType::kI64, DataType::kU16};
+  const size_t mesh_number = random() % std::size(kMeshes);
+  const auto mesh = ParseMesh(
+      absl::StrCat(kMeshes[mesh_number], " on ", kEightGpus[random() % std::size(kEightGpus)]));
+  CHECK_OK(mesh);
+  const std::string cut = absl::StrCat("[", kAxes[mesh_number], ", -]");
+  const Placement whole{*mesh, *ParseLayout("[-, -]")};
+  const Placement in_parts{*mesh, *ParseLayout(cut)};
+  const bool in_pieces = random() % 2 == 0;
+  // All sums cannot be made in parts where neither dimension has eight.
+  const bool divides = !sums || in_pieces || random() % 3 > 0;
+  // Some have pieces of several leaves.
+  const uint64_t columns_max = !divides ? 7 : !sums && random() % 4 == 0 ? 2000 : 60;
+  const auto rows = static_cast<int64_t>(divides ? 8 * (1 + random() % 12) : 1 + random() % 7);
+  const auto columns = static_cast<int64_t>(1 + random() % columns_max);
+  TensorTable::Spec spec{
+      .sources = {sums ? whole : in_parts},
+      .destinations = {sums && in_pieces ? in_parts : whole},
+      .groups = {{.shape = *Shape::Create({{rows, columns}}),
+                  .type = type.value_or(sums ? kAdded[random() % std::size(kAdded)]
+                                             : kGathered[random() % std::size(kGathered)])}}};
+  spec.group_of_tensor.assign(1 + random() % 3, 0);
+  CourseRequest made = RedistributionOf(std::move(spec));
+  RedistributionInputs& inputs = made.request.redistribution;
+  if (sums) {
+    for (const Axis& axis : mesh->axes()) inputs.source_partial.push_back(axis.name);
+    // Means of whole numbers are not NCCL's.
+    const bool is_whole = std::ranges::count(kWhole, made.request.tensors->groups()[0].type) > 0;
+    inputs.reduction = !is_whole && random() % 4 == 0 ? "mean" : "sum";
+    inputs.reduction_order = "any";
+  }
+  PreferCollectives(made);
+  return made;
+}
+
+CourseRequest RandomGroupedRequest(uint64_t seed, bool sums) {
+  std::mt19937_64 random(seed);
+  const std::vector<std::string> sizes = random() % 2 == 0
+                                             ? std::vector<std::string>{"x=2", "y=2", "z=2"}
+                                             : std::vector<std::string>{"x=2", "y=4"};
+  // Neither none of the axes nor all of them.
+  const uint64_t gathered = 1 + random() % ((uint64_t{1} << sizes.size()) - 2);
+  std::vector<std::string> axes;
+  std::vector<std::string> others;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    (((gathered >> i) & 1) != 0 ? axes : others).push_back(sizes[i].substr(0, 1));
+  }
+  const std::string hosts = kEightGpus[random() % std::size(kEightGpus)];
+  const auto mesh = ParseMesh(absl::StrCat(absl::StrJoin(sizes, ","), " on ", hosts));
+  CHECK_OK(mesh);
+  // Replicas on the other axes have the same pieces; summands are each of one device.
+  const std::string kept = sums || random() % 3 > 0 ? absl::StrJoin(others, "*") : "-";
+  const Placement whole{*mesh, *ParseLayout(absl::StrCat("[-, ", kept, "]"))};
+  const Placement cut{*mesh,
+                      *ParseLayout(absl::StrCat("[", absl::StrJoin(axes, "*"), ", ", kept, "]"))};
+  const bool in_pieces = random() % 2 == 0;
+  const Shape shape =
+      *Shape::Create({{static_cast<int64_t>(8 * (1 + random() % 6)),
+                       static_cast<int64_t>(8 * (1 + random() % (sums ? 6 : 200)))}});
+  TensorTable::Spec spec{.sources = {sums ? whole : cut},
+                         .destinations = {sums && in_pieces ? cut : whole},
+                         .groups = {{.shape = shape, .type = DataType::kF32}}};
+  spec.group_of_tensor.assign(1 + random() % 2, 0);
+  if (!sums && random() % 2 == 0) {
+    // Of half of the devices, whose gather leaves the others outside of its groups.
+    const auto half = Mesh::Create({{"v", 2}, {"w", 2}},
+                                   {mesh->devices().begin() + 2, mesh->devices().begin() + 6});
+    CHECK_OK(half);
+    spec.sources.push_back({*half, *ParseLayout("[w, v]")});
+    spec.destinations.push_back({*half, *ParseLayout("[-, v]")});
+    spec.groups.push_back({.shape = shape, .type = DataType::kBF16, .source = 1, .destination = 1});
+    spec.group_of_tensor.push_back(1);
+  }
+  CourseRequest made = RedistributionOf(std::move(spec));
+  if (sums) {
+    RedistributionInputs& inputs = made.request.redistribution;
+    inputs.source_partial = axes;
+    inputs.reduction = random() % 3 == 0 ? "mean" : "sum";
+    inputs.reduction_order = "any";
+  }
+  PreferCollectives(made);
   return made;
 }
 

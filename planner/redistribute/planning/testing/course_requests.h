@@ -44,8 +44,17 @@ struct RandomCourseLimits {
 CourseRequest RandomCourseRequest(uint64_t seed, bool partial,
                                   const RandomCourseLimits& limits = {});
 
-// The request for devices that are GPUs.
+// The request for devices that are GPUs, and that keep to relays.
 void PutOnGpus(ReshardRequest& request);
+
+// A gather of all, or, if `sums`, sums of all in parts or whole in any order, of eight GPUs of one
+// to four hosts whose costs are such that collectives are predicted to be faster than relays. Mesh,
+// shape, type (but where it is given) and the number of tensors are by chance, from the seed alone.
+CourseRequest RandomCollectiveRequest(uint64_t seed, bool sums,
+                                      std::optional<DataType> type = std::nullopt);
+// The same over one or two axes of a mesh of two or three, so in groups of two or four; of gathers
+// some have replicas, and some a tensor on half of the devices beside.
+CourseRequest RandomGroupedRequest(uint64_t seed, bool sums);
 
 // The plan of it.
 absl::StatusOr<Plan> PlanOf(const CourseRequest& request);

@@ -2,13 +2,17 @@
 
 #pragma once
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "worker/gpu/communicators/testing/communicator_conformance_fixture.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
 #include <gtest/gtest.h>
 
 namespace crossmesh {
@@ -113,6 +117,84 @@ TEST_P(CommunicatorConformanceTest, AllReductionsByAllCollectives) {
       RETURN_IF_ERROR(reduce(CollectiveReduction::kAverage, size + 1));
     }
     return absl::OkStatus();
+  });
+}
+
+// Of each rank its number in the group, by the ranks of the group in their order.
+inline absl::Status GatherInGroup(RankUnderTest& rank, const RankGroups& groups) {
+  Communicator& communicator = rank.communicator();
+  RETURN_IF_ERROR(communicator.Split(groups));
+  RETURN_IF_ERROR(rank.Await());
+  for (const std::vector<int>& group : groups) {
+    if (std::ranges::count(group, communicator.rank()) == 0) continue;
+    ASSIGN_OR_RETURN(const auto from, rank.Allocate(1));
+    ASSIGN_OR_RETURN(const auto to, rank.Allocate(group.size()));
+    from[0] = static_cast<std::byte>(communicator.rank() + 1);
+    const std::vector<Collective> twice(2, {.kind = CollectiveKind::kAllGather,
+                                            .from = AddressOf(from),
+                                            .to = AddressOf(to),
+                                            .count = 1});
+    RETURN_IF_ERROR(communicator.PerformAllIn(groups, twice, rank.stream()));
+    RETURN_IF_ERROR(rank.Await());
+    for (size_t i = 0; i < group.size(); ++i) {
+      if (to[i] == static_cast<std::byte>(group[i] + 1)) continue;
+      return absl::InternalError(absl::StrCat("place ", i, ": expected the number of rank ",
+                                              group[i], ", found ", static_cast<int>(to[i])));
+    }
+    return absl::OkStatus();
+  }
+  // Of no group.
+  const absl::Status refused = communicator.PerformAllIn(groups, {}, rank.stream());
+  return absl::IsFailedPrecondition(refused) ? absl::OkStatus()
+                                             : absl::InternalError("a part of no group");
+}
+
+// Even ranks and odd ones, backwards, but for the last of all.
+TEST_P(CommunicatorConformanceTest, AGroupGathersByItselfInItsOwnOrder) {
+  RunAll([](RankUnderTest& rank) -> absl::Status {
+    RankGroups groups(2);
+    for (int member = rank.communicator().size() - 2; member >= 0; --member) {
+      groups[member % 2].push_back(member);
+    }
+    return GatherInGroup(rank, groups);
+  });
+}
+
+// More than are kept, so that those asked for longest ago end, and are split again.
+TEST_P(CommunicatorConformanceTest, ManySplitsTakeTurns) {
+  RunAll([](RankUnderTest& rank) -> absl::Status {
+    const int size = rank.communicator().size();
+    std::vector<RankGroups> splits;
+    for (int first = 0; first < std::min(size, 3); ++first) {
+      std::vector<int> turned;
+      for (int i = 0; i < size; ++i) turned.push_back((first + i) % size);
+      splits.push_back({turned});
+      turned.pop_back();
+      if (!turned.empty()) splits.push_back({turned});
+    }
+    splits.push_back(splits.front());
+    for (size_t i = 0; i < splits.size(); ++i) {
+      RETURN_IF_ERROR(At(absl::StrCat("split ", i), GatherInGroup(rank, splits[i])));
+    }
+    // Asked for again, what is kept is there at once.
+    RETURN_IF_ERROR(rank.communicator().Split(splits.back()));
+    ASSIGN_OR_RETURN(const Communicator::Progress progress, rank.communicator().Poll());
+    RETURN_IF_ERROR(Expect(progress == Communicator::Progress::kIdle, "expected it to be kept"));
+    const absl::Status gone = rank.communicator().PerformAllIn(splits[1], {}, rank.stream());
+    return std::ssize(splits) - 1 <= Communicator::kSplitsKept
+               ? absl::OkStatus()
+               : ExpectCode(gone, absl::StatusCode::kFailedPrecondition);
+  });
+}
+
+TEST_P(CommunicatorConformanceTest, GroupsOfRanksThatAreNoneAreRefused) {
+  RunAll([](RankUnderTest& rank) -> absl::Status {
+    Communicator& communicator = rank.communicator();
+    RETURN_IF_ERROR(ExpectCode(communicator.Split({{communicator.size()}}),
+                               absl::StatusCode::kInvalidArgument));
+    RETURN_IF_ERROR(ExpectCode(communicator.Split({{0}, {0}}), absl::StatusCode::kInvalidArgument));
+    return ExpectCode(communicator.PerformAllIn({{0}}, {}, rank.stream()),
+                      absl::StatusCode::kFailedPrecondition);
   });
 }
 

@@ -18,7 +18,10 @@ void IncomingStreamTest::Renew() {
   work_list_.clear();
   places_.clear();
   peer_ = StreamPeer();
-  stream_ = std::make_unique<IncomingStream>(peer_.TakeOther(), work_list_, told_, unmapped_);
+  stream_ = std::make_unique<IncomingStream>(
+      peer_.TakeOther(),
+      IncomingStream::Shared{
+          .work_list = work_list_, .told = told_, .pool = pool_, .unmapped = unmapped_});
 }
 
 SocketHandshake IncomingStreamTest::Handshake(bool shared_memory) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "worker/transport/message_pool.h"
 #include "worker/transport/socket/incoming_stream.h"
 #include "worker/transport/socket/testing/recording_sink.h"
 #include "worker/transport/socket/testing/stream_peer.h"
@@ -54,6 +55,7 @@ class IncomingStreamTest : public testing::Test {
 
   const std::unique_ptr<SealedMemory> memory_ = SealedMemory::Create(3 * kLarge);
   UnmapQueue unmapped_;
+  MessagePool pool_;
   SinkQueue told_;
   SocketStream::WorkList work_list_;
   StreamPeer peer_;

@@ -1,0 +1,248 @@
+#include "client/cli/grid_tune_command.h"
+
+#include "client/cli/cli.h"
+#include "client/cli/grid_flags.h"
+#include "client/cli/options.h"
+#include "client/cli/program_of_grid.h"
+#include "client/cli/progress.h"
+#include "client/cli/tune_findings.h"
+#include "client/client.h"
+#include "client/outcome.h"
+#include "common/base/clock.h"
+#include "common/base/error_place.h"
+#include "common/base/format.h"
+#include "common/base/status_macros.h"
+#include "common/base/table.h"
+#include "common/wire/tensor_codec.h"
+#include "planner/layers/layer_program_codec.h"
+#include "planner/parallelism/measured_axes.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_format.h>
+#include <absl/strings/str_join.h>
+#include <nlohmann/json.hpp>
+
+namespace crossmesh {
+namespace {
+
+struct GridTuneFlags {
+  GridFlags grid;
+  std::vector<std::string> grids;
+  int64_t top = 8;
+  int64_t iterations = 3;
+  bool with_pipeline = false;
+  bool no_checksums = false;
+};
+
+// A grid that was rehearsed.
+struct RehearsedGrid {
+  RankedGrid ranked;
+  int64_t rank = 0;  // by the cost model, from 1
+  double predicted = 0;
+  double measured = 0;
+  double exposed = 0;  // as predicted
+  std::string run;     // its id
+  absl::Status outcome;
+};
+
+// The best grids, or those that were named.
+absl::StatusOr<std::vector<RehearsedGrid>> Choose(const GridRequest& request,
+                                                  const GridTuneFlags& flags) {
+  GridLimits limits = request.limits;
+  // Of these there are no programs.
+  limits.most[GridAxis::kContext] = limits.most[GridAxis::kExpert] = 1;
+  if (!flags.with_pipeline) limits.most[GridAxis::kPipeline] = 1;
+  const GridRanking ranking = RankGrids(request.step, limits);
+  if (ranking.feasible.empty()) return NoGridError(request.step, ranking);
+  std::vector<RehearsedGrid> chosen;
+  for (int64_t place = 0; place < std::ssize(ranking.feasible); ++place) {
+    const RankedGrid& ranked = ranking.feasible[place];
+    const bool is_chosen =
+        flags.grids.empty()
+            ? place < flags.top
+            : std::ranges::find(flags.grids, ToString(ranked.shape.grid)) != flags.grids.end();
+    if (is_chosen) chosen.push_back({.ranked = ranked, .rank = place + 1});
+  }
+  if (flags.grids.empty() || chosen.size() == flags.grids.size()) return chosen;
+  for (const std::string& text : flags.grids) {
+    ASSIGN_OR_RETURN(const Grid grid, ParseGrid(text));
+    RETURN_IF_ERROR(PriceGrid(request.step, grid, limits).status());
+  }
+  return absl::InvalidArgumentError(
+      "grids: expected each once, as grid rank writes them, of c, r, z and data, and of pipeline "
+      "with --with-pipeline");
+}
+
+// How a grid is carried out on a cluster.
+struct Rehearsal {
+  Client& client;
+  const std::vector<DeviceId>& devices;
+  const v1::Topology& topology;
+  TuneFindings& findings;
+};
+
+absl::Status Rehearse(const Rehearsal& on, const StepModel& step, const GridTuneFlags& flags,
+                      RehearsedGrid& grid) {
+  ASSIGN_OR_RETURN(const LayerProgram program,
+                   ProgramOfGrid(step, grid.ranked.shape, on.devices, step.training().overlaps));
+  v1::StartPipelineRequest request;
+  *request.mutable_inline_layers() = ToProto(program);
+  request.mutable_inline_layers()->set_name("grid");
+  *request.mutable_inline_layers()->mutable_topology() = on.topology;
+  request.set_request_id(NewRequestId());
+  request.set_iterations(flags.iterations);
+  request.set_rehearsal(true);
+  request.set_stop_at_failure(true);
+  if (flags.no_checksums) request.set_checksums(false);
+  ASSIGN_OR_RETURN(const v1::PipelineRun run,
+                   on.client.StartPipeline(request, [](const v1::PipelineRun&) {}));
+  grid.run = run.id();
+  RETURN_IF_ERROR(OutcomeOf(run));
+  on.findings.Add(grid.ranked.shape, program, run.measurement());
+  grid.predicted = run.plan().predicted_seconds();
+  grid.measured = run.median_seconds();
+  for (const v1::LayerRunSummary::Transfer& transfer : run.plan().layers().transfers()) {
+    grid.exposed += transfer.exposed_seconds();
+  }
+  return absl::OkStatus();
+}
+
+std::string RatioOf(const RehearsedGrid& grid) {
+  return absl::StrFormat("%.2f", grid.measured / grid.predicted);
+}
+
+// Null: none could be rehearsed.
+const RehearsedGrid* BestOf(const std::vector<RehearsedGrid>& grids) {
+  const RehearsedGrid* best = nullptr;
+  for (const RehearsedGrid& grid : grids) {
+    if (grid.outcome.ok() && (best == nullptr || grid.measured < best->measured)) best = &grid;
+  }
+  return best;
+}
+
+// Of the rates of its axes, each once, in their order.
+std::vector<std::string> SourcesOf(const GridRequest& request, const Grid& grid) {
+  std::vector<std::string> sources;
+  for (const GridAxis axis : request.step.training().order) {
+    if (grid[axis] == 1) continue;
+    std::string source(RateSourceName(request.step.RateOf(grid, axis).source()));
+    if (std::ranges::find(sources, source) == sources.end()) sources.push_back(std::move(source));
+  }
+  return sources;
+}
+
+std::string TuneText(const GridRequest& request, const std::vector<RehearsedGrid>& grids,
+                     const TuneFindings& findings) {
+  TextTable table({"GRID", "MICROBATCHES>", "RATES", "COST MODEL>", "PREDICTED>", "EXPOSED>",
+                   "MEASURED>", "RATIO>"});
+  std::string failures;
+  for (const RehearsedGrid& grid : grids) {
+    const std::string name = ToString(grid.ranked.shape.grid);
+    const bool ok = grid.outcome.ok();
+    table.AddRow({name, absl::StrCat(grid.ranked.shape.microbatches),
+                  absl::StrJoin(SourcesOf(request, grid.ranked.shape.grid), ", "),
+                  FormatSeconds(grid.ranked.seconds), ok ? FormatSeconds(grid.predicted) : "-",
+                  ok ? FormatSeconds(grid.exposed) : "-", ok ? FormatSeconds(grid.measured) : "-",
+                  ok ? RatioOf(grid) : "-"});
+    if (!ok) absl::StrAppend(&failures, name, ": ", grid.outcome.message(), "\n");
+  }
+  std::string text = absl::StrCat(table.ToString(), "\nnetwork: ", request.network, "\n", failures);
+  const RehearsedGrid* const best = BestOf(grids);
+  if (best == nullptr) return text;
+  return absl::StrCat(text, "\n", findings.Text(), "\nbest: ", ToString(best->ranked.shape.grid),
+                      ", ", FormatSeconds(best->measured), " measured, number ", best->rank,
+                      " by the cost model\n");
+}
+
+nlohmann::json TuneDocument(const GridRequest& request, const std::vector<RehearsedGrid>& grids,
+                            const TuneFindings& findings) {
+  nlohmann::json document = {{"network", request.network},
+                             {"grids", nlohmann::json::array()},
+                             {"findings", findings.Document()}};
+  for (const RehearsedGrid& grid : grids) {
+    nlohmann::json& of = document["grids"].emplace_back();
+    of = {{"grid", ToString(grid.ranked.shape.grid)},
+          {"rank", grid.rank},
+          {"microbatches", grid.ranked.shape.microbatches},
+          {"rate_sources", SourcesOf(request, grid.ranked.shape.grid)},
+          {"cost_model_seconds", grid.ranked.seconds},
+          {"run", grid.run}};
+    if (!grid.outcome.ok()) {
+      of["error"] = std::string(grid.outcome.message());
+      continue;
+    }
+    of["predicted_seconds"] = grid.predicted;
+    of["exposed_seconds"] = grid.exposed;
+    of["measured_seconds"] = grid.measured;
+  }
+  if (const RehearsedGrid* const best = BestOf(grids)) {
+    document["best"] = ToString(best->ranked.shape.grid);
+  }
+  return document;
+}
+
+absl::Status Tune(Cli& cli, const GridTuneFlags& flags) {
+  if (flags.iterations < 1 || flags.top < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("--top and --iterations: expected at least 1, ",
+                                                   "found ", flags.top, " and ", flags.iterations));
+  }
+  ASSIGN_OR_RETURN(const std::vector<DeviceId> devices, flags.grid.ReadDevices());
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  ASSIGN_OR_RETURN(const v1::Network network, client.GetNetwork());
+  ASSIGN_OR_RETURN(const Topology topology, FromProto(network.topology()));
+  std::optional<MeasuredAxes> axes;
+  if (network.has_axes()) {
+    ASSIGN_OR_RETURN(axes, FromProto(network.axes()));
+  }
+  ASSIGN_OR_RETURN(const GridRequest request, flags.grid.ReadOn(topology, axes));
+  ASSIGN_OR_RETURN(std::vector<RehearsedGrid> grids, Choose(request, flags));
+  const RealClock clock;
+  Progress progress("tune", std::ssize(grids), Progress::FormFor(cli.json()), clock);
+  progress.CountIn("grids");
+  TuneFindings findings(request.step);
+  absl::Status failed;
+  for (size_t place = 0; place < grids.size(); ++place) {
+    const std::string name = ToString(grids[place].ranked.shape.grid);
+    progress.Update(static_cast<int64_t>(place), name);
+    grids[place].outcome = Rehearse({client, devices, network.topology(), findings}, request.step,
+                                    flags, grids[place]);
+    failed.Update(At(name, grids[place].outcome));
+  }
+  progress.Finish(absl::StrCat("tune: ", grids.size(), " grids tried"));
+  RETURN_IF_ERROR(
+      cli.Answer(TuneDocument(request, grids, findings), TuneText(request, grids, findings)));
+  cli.SetExitCode(ExitCode::kFailed);
+  return failed;
+}
+
+}  // namespace
+
+void AddGridTuneCommand(Cli& cli, CLI::App& group) {
+  CLI::App& command = cli.AddCommand(
+      group, "tune",
+      "Rehearses the best grids on the workers: ops pass their time, collectives move real bytes",
+      "  crossmesh grid tune --devices a.0-3,b.0-3 --layers 4 --hidden 1024 --heads 16 "
+      "--vocabulary 32000 --batch 64 --sequence 512 --top 4\n"
+      "  crossmesh grid tune z=8 r=2,z=4 --devices a.0-3,b.0-3 --model config.json --batch 64 "
+      "--sequence 512\n");
+  const auto flags = std::make_shared<GridTuneFlags>();
+  AddOption(command, "grid", flags->grids, "These grids, e.g. r=4,z=2, instead of the best");
+  cli.AddControllerFlags(command);
+  flags->grid.AddTo(command);
+  flags->grid.AddLimitsTo(command);
+  AddOption(command, "--top", flags->top, "So many of the best grids").ShowDefault();
+  AddOption(command, "--iterations", flags->iterations, "Of each grid").ShowDefault();
+  AddFlag(command, "--with-pipeline", flags->with_pipeline, "Grids with stages as well");
+  AddFlag(command, "--no-checksums", flags->no_checksums, "Transfers are not verified");
+  cli.Run(command, [&cli, flags] { return Tune(cli, *flags); });
+}
+
+}  // namespace crossmesh

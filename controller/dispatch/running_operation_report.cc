@@ -1,0 +1,74 @@
+// What clients see of an operation, and what is recorded of its end.
+
+#include "common/base/log.h"
+#include "common/metrics/controller_metrics.h"
+#include "common/wire/time_codec.h"
+#include "controller/dispatch/operation_attempt.h"
+#include "controller/dispatch/operation_message.h"
+#include "controller/dispatch/operation_plan.h"
+#include "controller/dispatch/operation_times.h"
+#include "controller/dispatch/running_operation.h"
+#include "controller/dispatch/task_connection.h"
+
+#include <algorithm>
+#include <memory>
+
+namespace crossmesh {
+
+void RunningOperation::Publish() {
+  changed_ = false;
+  shown_.set_revision(shown_.revision() + 1);
+  Show();
+  environment_.sink.OnChange(std::make_shared<const v1::Operation>(shown_));
+}
+
+void RunningOperation::Show() {
+  shown_.set_state(crossmesh::ToProto(state()));
+  if (deadline_ > absl::ZeroDuration()) *shown_.mutable_deadline() = crossmesh::ToProto(deadline_);
+  if (plan_ != nullptr) {
+    shown_.set_plan_id(plan_->id);
+    shown_.set_total_bytes(plan_->total_bytes);
+  }
+  if (!machine_.has_value()) return;
+  shown_.set_attempt(static_cast<int32_t>(machine_->attempt()));
+  shown_.set_error(std::string(machine_->error().message()));
+  shown_.set_error_code(static_cast<int32_t>(machine_->error().code()));
+  SetReplicas(machine_->replicas(), plan_.get(), shown_);
+  int64_t moved = 0;
+  for (const OperationAttempt& attempt : attempts_) moved += attempt.MovedBytes();
+  const bool committed = state() == OperationState::kCommitted;
+  shown_.set_moved_bytes(committed ? shown_.total_bytes() : std::min(shown_.total_bytes(), moved));
+}
+
+v1::OperationReport RunningOperation::Report() const {
+  v1::OperationReport report;
+  if (plan_ != nullptr) {
+    report = plan_->report;
+    report.set_destination_bytes(CommittedBytes(machine_->replicas(), *plan_));
+  }
+  report.set_plan_cached(request_.planned != nullptr);
+  if (!attempts_.empty() && attempts_.front().planned != nullptr && !report.plan_cached()) {
+    report.set_plan_seconds(absl::ToDoubleSeconds(attempts_.front().planned->plan_time()));
+  }
+  for (const OperationAttempt& attempt : attempts_) attempt.AddReports(report);
+  times_->WriteTo(report);
+  if (plan_ != nullptr) AddSlowLinks(*plan_, report);
+  return report;
+}
+
+// Before watchers hear of the end, so that what they scrape then counts it.
+void RunningOperation::RecordEnd(const v1::OperationReport& report) {
+  ControllerMetrics::OperationFacts facts = FactsOf(state(), report);
+  if (plan_ != nullptr) facts.strategy = plan_->strategy;
+  if (report.dispatch_seconds() > 0) {
+    environment_.metrics.Dispatched(absl::Seconds(report.dispatch_seconds()));
+  }
+  environment_.metrics.OperationEnded(facts);
+  LogInfo("operation_ended", {{"operation_id", shown_.id()},
+                              {"state", OperationStateName(state())},
+                              {"attempt", shown_.attempt()},
+                              {"seconds", report.total_seconds()},
+                              {"error", shown_.error()}});
+}
+
+}  // namespace crossmesh

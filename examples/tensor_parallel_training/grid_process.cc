@@ -1,0 +1,197 @@
+#include "examples/tensor_parallel_training/grid_process.h"
+
+#include "common/base/error_place.h"
+#include "common/base/status_macros.h"
+#include "common/mesh/data_type.h"
+#include "common/mesh/mesh.h"
+#include "planner/parallelism/programs/grid_op.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/string_view.h>
+
+namespace crossmesh::grid_training {
+namespace {
+
+// Each process has a folder of its own.
+constexpr StageIndex kCheckpoint = 0;
+
+std::map<std::string, std::vector<PhaseOfDevice::Output>> OutputsOf(const LayerProgram& program,
+                                                                    RankIndex rank, int64_t slot) {
+  std::map<std::string, std::vector<PhaseOfDevice::Output>> outputs;
+  for (const LayerProgram::Transfer& transfer : program.transfers) {
+    if (program.from(transfer) != rank) continue;
+    const LayerProgram::Tensor& tensor = transfer.tensors.front();
+    const std::vector<Tile> tiles =
+        tensor.source.Tiles(*program.ranks[rank].mesh, tensor.tensor.shape);
+    for (const LayerProgram::Message& message : transfer.messages) {
+      outputs[program.ops[message.producer].name].push_back(
+          {.transfer = transfer.name, .bytes = Volume(tiles[slot]) * sizeof(float)});
+    }
+  }
+  return outputs;
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<PhaseOfDevice>> PhaseOn(const TrainingPhase& phase,
+                                                     const TrainingSettings& settings,
+                                                     std::span<const DeviceId> devices,
+                                                     const DeviceId& device) {
+  ASSIGN_OR_RETURN(const GridProgramRequest request, RequestOf(phase, settings, devices));
+  ASSIGN_OR_RETURN(const LayerProgram program, MakeGridProgram(request));
+  for (size_t stage = 0; stage < request.stages.size(); ++stage) {
+    const std::vector<DeviceId>& of_stage = request.stages[stage].mesh->devices();
+    const auto found = std::ranges::find(of_stage, device);
+    if (found == of_stage.end()) continue;
+    const int64_t slot = found - of_stage.begin();
+    const auto rank = static_cast<RankIndex>(stage);
+    ASSIGN_OR_RETURN(StateMemory memory,
+                     StateMemory::Create(SideOf(request, settings, ""), settings, device));
+    return PhaseOfDevice{.device = device,
+                         .rank = rank,
+                         .role = RoleOf(request, settings.optimizer, stage, slot),
+                         .memory = std::move(memory),
+                         .outputs = OutputsOf(program, rank, slot)};
+  }
+  return std::nullopt;
+}
+
+GridProcess::GridProcess(const PhaseOfDevice& phase, const TrainingSettings& settings,
+                         Options options)
+    : phase_(phase),
+      options_(std::move(options)),
+      checkpoints_(options_.checkpoints.empty()
+                       ? std::nullopt
+                       : std::make_optional<training::Checkpoints>(options_.checkpoints)),
+      device_(phase.role, InitialState(settings)) {}
+
+absl::Status GridProcess::SetState(std::span<const std::byte> memory, int64_t steps) {
+  if (std::ssize(memory) != phase_.memory.bytes()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("state: expected ", phase_.memory.bytes(), " bytes, found ", memory.size()));
+  }
+  Tensors state = device_.parameters().all_stored();
+  phase_.memory.Read(memory, state);
+  device_.SetState(std::move(state), steps);
+  return absl::OkStatus();
+}
+
+std::vector<std::byte> GridProcess::State() const {
+  std::vector<std::byte> memory(phase_.memory.bytes());
+  phase_.memory.Write(device_.parameters().all_stored(), memory);
+  return memory;
+}
+
+absl::Status GridProcess::Run(PipelineLoop& loop) {
+  if (checkpoints_.has_value() && checkpoints_->NewestBefore(kCheckpoint, INT64_MAX) < 0) {
+    RETURN_IF_ERROR(WriteCheckpoint(-1));
+  }
+  bool is_first_op = true;
+  for (;;) {
+    const PipelineStep step = loop.Next();
+    switch (step.kind) {
+      case PipelineStep::Kind::kOp:
+        // What an iteration left that was cut short is of no use, also if a run that begins anew
+        // gives the next one the same number.
+        if (is_first_op || pending_ != step.op->iteration) device_.DropStep();
+        is_first_op = false;
+        pending_ = step.op->iteration;
+        loop.Answer(Compute(*step.op));
+        break;
+      case PipelineStep::Kind::kPair:
+        loop.Fail(absl::InvalidArgumentError("expected an op of a grid's program, found a pair"));
+        break;
+      case PipelineStep::Kind::kComplete:
+        if (std::exchange(pending_, std::nullopt) == step.iteration) {
+          RETURN_IF_ERROR(Complete(step.iteration));
+        }
+        break;
+      case PipelineStep::Kind::kStateLost:
+        loop.Answer(GoBack(step));
+        break;
+      case PipelineStep::Kind::kOver:
+        return step.why;
+    }
+  }
+}
+
+absl::Status GridProcess::WriteCheckpoint(int64_t iteration) const {
+  const int64_t done = steps();
+  const std::vector<std::byte> state = State();
+  return checkpoints_->Write(
+      kCheckpoint, iteration,
+      absl::StrCat(absl::string_view(reinterpret_cast<const char*>(&done), sizeof(done)),
+                   absl::string_view(reinterpret_cast<const char*>(state.data()), state.size())));
+}
+
+absl::Status GridProcess::Complete(int64_t iteration) {
+  const int64_t step = steps();
+  options_.on_step(step, device_.ApplyStep());
+  return checkpoints_.has_value() ? WriteCheckpoint(iteration) : absl::OkStatus();
+}
+
+// Which process was replaced is not known, only its rank, and it may have been killed before it had
+// written the last checkpoint. But it took part in the last complete iteration, so it had written
+// the one before; and so had all others.
+absl::Status GridProcess::GoBack(const PipelineStep& step) {
+  if (!checkpoints_.has_value()) {
+    return absl::FailedPreconditionError("expected checkpoints to go back to, found none");
+  }
+  const int64_t chosen = checkpoints_->NewestBefore(kCheckpoint, step.iteration);
+  ASSIGN_OR_RETURN(const std::string checkpoint, checkpoints_->Read(kCheckpoint, chosen));
+  int64_t done = 0;
+  if (checkpoint.size() < sizeof(done)) {
+    return absl::InvalidArgumentError("checkpoint: expected steps and a state, found less");
+  }
+  std::memcpy(&done, checkpoint.data(), sizeof(done));
+  const auto* const state = reinterpret_cast<const std::byte*>(checkpoint.data()) + sizeof(done);
+  RETURN_IF_ERROR(SetState({state, checkpoint.size() - sizeof(done)}, done));
+  pending_ = std::nullopt;
+  checkpoints_->GoBackTo(kCheckpoint, chosen);
+  return absl::OkStatus();
+}
+
+absl::Status GridProcess::Compute(const PipelineOp& op) {
+  options_.on_op(steps(), op.name);
+  ASSIGN_OR_RETURN(const GridOp parsed, ParseGridOp(op.name));
+  for (const std::vector<PipelineTensor>* const tensors : {&op.inputs, &op.outputs}) {
+    for (const PipelineTensor& tensor : *tensors) {
+      if (tensor.type == DataType::kF32) continue;
+      return absl::InvalidArgumentError(absl::StrCat(op.name, ": message ", tensor.transfer,
+                                                     ": expected F32, found ",
+                                                     DataTypeName(tensor.type)));
+    }
+  }
+  std::vector<MessageTile> outputs = TilesOf(op.outputs);
+  // Of copies only one may be sent; the others have no memory for it.
+  std::vector<std::vector<std::byte>> unsent;
+  const auto given = phase_.outputs.find(op.name);
+  if (given != phase_.outputs.end()) {
+    for (const PhaseOfDevice::Output& output : given->second) {
+      if (std::ranges::find(outputs, output.transfer, &MessageTile::transfer) != outputs.end()) {
+        continue;
+      }
+      outputs.push_back({.transfer = output.transfer, .bytes = unsent.emplace_back(output.bytes)});
+    }
+  }
+  return device_.Compute(parsed, TilesOf(op.inputs), outputs);
+}
+
+std::vector<MessageTile> GridProcess::TilesOf(const std::vector<PipelineTensor>& tensors) const {
+  std::vector<MessageTile> tiles;
+  for (const PipelineTensor& tensor : tensors) {
+    for (const PipelineTensor::Tile& tile : tensor.tiles) {
+      if (tile.device == phase_.device) {
+        tiles.push_back({.transfer = tensor.transfer, .bytes = tile.bytes});
+      }
+    }
+  }
+  return tiles;
+}
+
+}  // namespace crossmesh::grid_training

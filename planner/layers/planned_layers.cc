@@ -1,0 +1,188 @@
+#include "planner/layers/planned_layers.h"
+
+#include "common/base/digest_builder.h"
+#include "common/base/error_place.h"
+#include "common/base/format.h"
+#include "common/base/status_macros.h"
+#include "common/plan/course.h"
+#include "common/plan/course_tables.h"
+#include "planner/layers/layer_transfer_planner.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/container/inlined_vector.h>
+#include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+using Transfer = LayerProgram::Transfer;
+
+absl::Status CheckSizes(const LayerProgram& program) {
+  int64_t messages = 0;
+  for (const Transfer& transfer : program.transfers) messages += std::ssize(transfer.messages);
+  if (std::ssize(program.transfers) <= PlannedLayers::kTransfersMax &&
+      messages <= PlannedLayers::kMessagesMax) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(absl::StrCat("layer program: expected at most ",
+                                                   PlannedLayers::kTransfersMax, " transfers and ",
+                                                   PlannedLayers::kMessagesMax, " messages, found ",
+                                                   program.transfers.size(), " and ", messages));
+}
+
+absl::Status PlanTransfers(const Topology& topology, CancelCheck cancelled,
+                           PlannedLayers& planned) {
+  LayerTransferPlanner planner(planned.program, topology, cancelled);
+  for (const Transfer& transfer : planned.program.transfers) {
+    PlannedLayers::Transfer& out = planned.transfers.emplace_back();
+    ASSIGN_OR_RETURN(out.plan,
+                     At(absl::StrCat("transfer ", transfer.name), planner.PlanOf(transfer)));
+    out.ports = PortsOf(*out.plan, topology);
+  }
+  return absl::OkStatus();
+}
+
+// What a message takes on the devices of its plan.
+struct MessageBytes {
+  int64_t source = 0;
+  int64_t destination = 0;  // with what lies between steps
+};
+
+std::map<DeviceId, MessageBytes> BytesByDevice(const Plan& plan) {
+  std::map<DeviceId, MessageBytes> bytes;
+  for (DeviceRank d = 0; d < std::ssize(plan.tensors().devices()); ++d) {
+    const DeviceId& device = plan.tensors().devices()[d];
+    MessageBytes& of_device = bytes[device];
+    of_device.source = plan.tensors().BytesOf(Side::kSource, d);
+    of_device.destination = plan.tensors().BytesOf(Side::kDestination, d);
+    if (!plan.has_courses()) continue;
+    for (const Course<Plan>& course : plan.courses()) {
+      of_device.destination += CourseMemory(CourseTables(course), device).bytes();
+    }
+  }
+  return bytes;
+}
+
+// More than any device has stays that.
+void AddBuffers(int64_t buffers, int64_t bytes, int64_t& taken) {
+  constexpr int64_t kMost = int64_t{1} << 62;
+  taken = bytes > (kMost - taken) / buffers ? kMost : taken + buffers * bytes;
+}
+
+void AddMemory(PlannedLayers& planned) {
+  const LayerProgram& program = planned.program;
+  std::vector<std::map<DeviceId, int64_t>> taken(program.ranks.size());
+  std::map<const Plan*, std::map<DeviceId, MessageBytes>> known;
+  for (size_t t = 0; t < program.transfers.size(); ++t) {
+    const Transfer& transfer = program.transfers[t];
+    auto [entry, is_new] = known.try_emplace(planned.transfers[t].plan.get());
+    if (is_new) entry->second = BytesByDevice(*entry->first);
+    for (const auto& [device, bytes] : entry->second) {
+      if (bytes.source > 0) {
+        AddBuffers(transfer.buffers, bytes.source, taken[program.from(transfer)][device]);
+      }
+      if (bytes.destination > 0) {
+        AddBuffers(transfer.buffers, bytes.destination, taken[program.to(transfer)][device]);
+      }
+    }
+  }
+  for (size_t rank = 0; rank < program.ranks.size(); ++rank) {
+    PlannedLayers::RankBytes& most = planned.memory.emplace_back();
+    most.device = program.ranks[rank].mesh->devices().front();
+    for (const auto& [device, bytes] : taken[rank]) {
+      if (ByteCount(bytes) > most.bytes) most = {device, ByteCount(bytes)};
+    }
+  }
+}
+
+absl::Status CheckMemory(const PlannedLayers& planned) {
+  for (size_t rank = 0; rank < planned.memory.size(); ++rank) {
+    const std::optional<ByteCount>& most = planned.program.ranks[rank].device_bytes_max;
+    const auto& [device, bytes] = planned.memory[rank];
+    if (!most || bytes <= *most) continue;
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "rank ", rank, ": expected memory for its messages, of which device ", ToString(device),
+        " has ", FormatBytes(bytes), " (", bytes.value(), " bytes), found a limit of ",
+        FormatBytes(*most), " (", most->value(), " bytes)"));
+  }
+  return absl::OkStatus();
+}
+
+TransferCosts CostsOf(const PlannedLayers& planned) {
+  absl::flat_hash_map<std::string, PortIndex> known;
+  std::vector<double> seconds;
+  std::vector<absl::InlinedVector<PortIndex, 2>> ports;
+  for (const PlannedLayers::Transfer& transfer : planned.transfers) {
+    seconds.push_back(transfer.seconds());
+    absl::InlinedVector<PortIndex, 2>& of_transfer = ports.emplace_back();
+    for (const PortBytes& port : transfer.ports) {
+      of_transfer.push_back(
+          known.try_emplace(port.port, static_cast<PortIndex>(known.size())).first->second);
+    }
+    std::ranges::sort(of_transfer);
+  }
+  return {.seconds = std::move(seconds), .ports = TransferPorts(std::move(ports))};
+}
+
+Digest IdOf(const PlannedLayers& planned) {
+  DigestBuilder builder;
+  builder.AddText("crossmesh layer plan 1");
+  builder.AddInt(std::ssize(planned.program.ranks));
+  for (const LayerProgram::Rank& rank : planned.program.ranks) {
+    builder.AddText(ToString(*rank.mesh));
+  }
+  builder.AddInt(std::ssize(planned.program.ops));
+  for (const LayerProgram::Op& op : planned.program.ops) {
+    builder.AddText(op.name);
+    builder.AddInt(op.rank);
+  }
+  builder.AddInt(std::ssize(planned.program.transfers));
+  for (size_t t = 0; t < planned.transfers.size(); ++t) {
+    const Transfer& transfer = planned.program.transfers[t];
+    builder.AddText(transfer.name);
+    builder.AddInts(transfer.buffers, transfer.messages.size(), transfer.tensors.size());
+    for (const auto& [producer, consumer] : transfer.messages) {
+      builder.AddInts(producer, consumer);
+    }
+    for (const LayerProgram::Tensor& tensor : transfer.tensors) {
+      builder.AddText(tensor.tensor.name);
+    }
+    builder.AddDigest(planned.transfers[t].plan->id());
+  }
+  return builder.Finish();
+}
+
+}  // namespace
+
+int64_t PlannedLayers::plans() const {
+  std::set<const Plan*> different;
+  for (const Transfer& transfer : transfers) different.insert(transfer.plan.get());
+  return std::ssize(different);
+}
+
+absl::StatusOr<std::shared_ptr<const PlannedLayers>> PlanLayers(LayerProgram program,
+                                                                const Topology& topology,
+                                                                CancelCheck cancelled) {
+  RETURN_IF_ERROR(Validate(program));
+  RETURN_IF_ERROR(CheckSizes(program));
+  auto planned = std::make_shared<PlannedLayers>();
+  planned->program = std::move(program);
+  RETURN_IF_ERROR(PlanTransfers(topology, cancelled, *planned));
+  AddMemory(*planned);
+  RETURN_IF_ERROR(CheckMemory(*planned));
+  planned->run = SimulateLayers(planned->program, CostsOf(*planned));
+  planned->id = IdOf(*planned);
+  return planned;
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,51 @@
+#include "planner/parallelism/programs/grid_op.h"
+
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(GridOpTest, NamesSayAllOfAnOp) {
+  const std::vector<std::pair<GridOp, std::string>> cases = {
+      {{.kind = GridOpKind::kForward, .microbatch = 0, .layer = 3, .matrix = "qkv"},
+       "m0.layer3.qkv.forward"},
+      {{.kind = GridOpKind::kInput, .microbatch = 12, .half = 1, .matrix = "logits"},
+       "m12b.logits.input"},
+      {{.kind = GridOpKind::kEmbed, .microbatch = 1, .half = 0}, "m1a.embed"},
+      {{.kind = GridOpKind::kUpdate, .layer = 7, .matrix = "mlp_out"}, "layer7.mlp_out.update"},
+      {{.kind = GridOpKind::kVectors}, "vectors"},
+      {{.kind = GridOpKind::kUpdateVectors}, "update_vectors"},
+  };
+  for (const auto& [op, name] : cases) {
+    EXPECT_EQ(ToString(op), name);
+    EXPECT_EQ(*ParseGridOp(name), op) << name;
+  }
+}
+
+TEST(GridOpTest, EveryKindHasANameOfItsOwn) {
+  for (int kind = 0; kind <= static_cast<int>(GridOpKind::kUpdateVectors); ++kind) {
+    const GridOp op{.kind = static_cast<GridOpKind>(kind), .microbatch = 2};
+    EXPECT_EQ(*ParseGridOp(ToString(op)), op) << ToString(op);
+  }
+}
+
+TEST(GridOpTest, OtherTextIsRefused) {
+  for (const std::string name :
+       {"", "forwards", "m0.layer3.qkv.", ".forward", "m00.embed", "m0c.embed", "m-1.embed",
+        "layer3.m0.qkv.forward", "m0.layer3.value.forward", "m0.qkv.layer3.forward", "m0..forward",
+        "m99999999999.embed"}) {
+    const absl::StatusOr<GridOp> found = ParseGridOp(name);
+    EXPECT_EQ(found.status().code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_THAT(std::string(found.status().message()), HasSubstr(name));
+  }
+}
+
+}  // namespace
+}  // namespace crossmesh

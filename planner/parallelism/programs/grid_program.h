@@ -1,0 +1,69 @@
+#pragma once
+
+#include "common/mesh/data_type.h"
+#include "common/mesh/device.h"
+#include "common/mesh/mesh.h"
+#include "planner/layers/layer_program.h"
+#include "planner/parallelism/device_profile.h"
+#include "planner/parallelism/grid.h"
+#include "planner/parallelism/training.h"
+#include "planner/parallelism/transformer.h"
+#include "planner/pipeline/schedule.h"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// The mesh of a grid on these devices, with the axes data, z, r and c in that order, so that the
+// neighbours of c are neighbours. InvalidArgument: other axes of more than one, or another count of
+// devices; what Mesh::Create finds.
+absl::StatusOr<Mesh> MeshOfGrid(const Grid& grid, std::span<const DeviceId> devices);
+
+// A part of the model on a grid of its own.
+struct GridStage {
+  Grid grid;
+  std::shared_ptr<const Mesh> mesh;  // as MeshOfGrid makes it
+  int64_t layers = 0;
+};
+
+// The stages of a grid, of as many layers each, on its devices in the order c, r, z, pipeline,
+// data. InvalidArgument: as MeshOfGrid, but for the pipeline axis; layers that it does not divide.
+absl::StatusOr<std::vector<GridStage>> StagesOfGrid(const Grid& grid,
+                                                    std::span<const DeviceId> devices,
+                                                    int64_t layers);
+
+// A training step, to be made a program.
+struct GridProgramRequest {
+  Transformer model;  // with a vocabulary
+  Training training;  // `microbatch` counts for nothing: `microbatches` does
+  std::vector<GridStage> stages;
+  int32_t microbatches = 1;
+  // Of several stages, each on the rank of its number. Empty: forward and backward of one
+  // microbatch after the other.
+  Schedule schedule;
+  DataType type = DataType::kBF16;
+  DeviceProfile device;
+  // Gradients of each matrix that wait for their scatter to end, with Overlaps::weight_gradients.
+  int32_t pending_scatters = 2;
+};
+
+// The step as ops and transfers (docs/grids.md): for each matrix of a block its three products,
+// with the collectives of its grid around them, in the order that the overlaps ask for; then sums
+// over copies. Names of ops are those of GridOp. A collective whose group is one device is left
+// out; ops are the same on every grid of one form. The process that computes keeps what a later op
+// needs, gathered weights of the other half, or of the layers that are cached, among it.
+//
+// InvalidArgument: what CheckGrid finds, with the stage; no stages; layers that are not the
+// model's; no vocabulary, or one that r does not cut; tensors larger
+// than a Shape; experts; an order of the axes of its own;
+// ZeRO; recomputing; scattered inputs that are to be gathered again; halves of an odd microbatch; a
+// schedule of other stages or microbatches, in which a microbatch does not go forward and then back
+// once, or with gradients one by one or fused ops. Cost: linear in the ops.
+absl::StatusOr<LayerProgram> MakeGridProgram(const GridProgramRequest& request);
+
+}  // namespace crossmesh

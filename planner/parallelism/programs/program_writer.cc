@@ -1,0 +1,51 @@
+#include "planner/parallelism/programs/program_writer.h"
+
+#include "common/base/check.h"
+
+#include <utility>
+
+namespace crossmesh {
+
+ProgramWriter::ProgramWriter(std::vector<LayerProgram::Rank> ranks) {
+  program_.ranks = std::move(ranks);
+}
+
+void ProgramWriter::AddOp(RankIndex rank, std::string name, double seconds) {
+  program_.ops.push_back({.name = std::move(name), .rank = rank, .seconds = seconds});
+}
+
+void ProgramWriter::Give(const LayerProgram::Transfer& transfer) {
+  const auto [found, added] = ends_.try_emplace(transfer.name);
+  Ends& ends = found->second;
+  if (ends.producers.empty()) {
+    ends.transfer = transfer;
+    order_.push_back(transfer.name);
+  }
+  ends.producers.push_back(static_cast<int32_t>(program_.ops.size()) - 1);
+}
+
+void ProgramWriter::Need(absl::string_view transfer) {
+  ends_[std::string(transfer)].consumers.push_back(static_cast<int32_t>(program_.ops.size()) - 1);
+}
+
+bool ProgramWriter::Has(absl::string_view transfer) const {
+  const auto found = ends_.find(transfer);
+  return found != ends_.end() && !found->second.producers.empty();
+}
+
+LayerProgram ProgramWriter::Finish() && {
+  CHECK(order_.size() == ends_.size()) << "a transfer is needed that no op gives";
+  for (const std::string& name : order_) {
+    Ends& ends = ends_.find(name)->second;
+    CHECK(ends.producers.size() == ends.consumers.size())
+        << name << ": " << ends.producers.size() << " given, " << ends.consumers.size()
+        << " needed";
+    for (size_t message = 0; message < ends.producers.size(); ++message) {
+      ends.transfer.messages.push_back({ends.producers[message], ends.consumers[message]});
+    }
+    program_.transfers.push_back(std::move(ends.transfer));
+  }
+  return std::move(program_);
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,185 @@
+// Layer programs by the real programs: grids that are tuned, and a worker that is killed in the
+// middle of a step's collectives.
+
+#include "client/cli/testing/program_run.h"
+#include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
+#include "planner/layers/layer_program_codec.h"
+#include "planner/parallelism/programs/grid_program.h"
+#include "tests/live/pipeline_fixture.h"
+
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kModel[] =
+    "--layers 2 --hidden 64 --heads 8 --vocabulary 256 --batch 16 --sequence 16 ";
+
+const std::vector<std::string> kWorkers = {"node-0", "node-1", "node-2", "node-3"};
+constexpr char kDevices[] = "node-0.0,node-1.0,node-2.0,node-3.0";
+
+// Two layers on a grid of four devices, whose ops take their time.
+v1::StartPipelineRequest StepOnGrid(double seconds) {
+  GridProgramRequest request{.model = PlainTransformer("small", 2, 64, 8),
+                             .training = {.batch = 16, .sequence = 16},
+                             .device = *FindDevicePreset("a100")};
+  request.model.vocabulary = 256;
+  request.stages = *StagesOfGrid(*ParseGrid("r=2,z=2"), *ParseDevices(kDevices), 2);
+  LayerProgram program = *MakeGridProgram(request);
+  for (LayerProgram::Op& op : program.ops) op.seconds = seconds;
+  v1::StartPipelineRequest start;
+  *start.mutable_inline_layers() = ToProto(program);
+  start.set_request_id(NewRequestId());
+  start.set_rehearsal(true);
+  start.mutable_stall_limit()->set_seconds(1);
+  return start;
+}
+
+class LayersTest : public PipelineTest {};
+
+TEST_F(LayersTest, GridsAreTunedOnTheWorkers) {
+  ASSERT_NO_FATAL_FAILURE(StartCluster(kWorkers));
+  const std::string tune =
+      absl::StrCat("grid tune --controller ", cluster_->controller_address(), " --devices ",
+                   kDevices, " --device a100 --with-pipeline ", kModel);
+  const ProgramResult shown = Crossmesh(absl::StrCat(tune, "--top 4"));
+  ASSERT_EQ(shown.exit_status, 0) << shown.error;
+  EXPECT_THAT(shown.out, HasSubstr("MEASURED"));
+  EXPECT_THAT(shown.out, HasSubstr("best: "));
+  EXPECT_THAT(shown.out, HasSubstr("WHAT TO CHANGE"));
+  const ProgramResult named =
+      Crossmesh(absl::StrCat(tune, "--json r=4 c=2,r=2 r=2,z=2 z=4 data=4 z=2,pipeline=2"));
+  ASSERT_EQ(named.exit_status, 0) << named.error;
+  const nlohmann::json document = nlohmann::json::parse(named.out);
+  ASSERT_EQ(document["grids"].size(), 6);
+  std::vector<std::string> found;
+  for (const nlohmann::json& finding : document["findings"]) {
+    found.push_back(finding["of"]);
+    EXPECT_GT(finding["measured_seconds"], 0) << finding;
+  }
+  EXPECT_THAT(found, ElementsAre("c", "r", "z", "data", "ops"));
+  for (const nlohmann::json& grid : document["grids"]) {
+    EXPECT_GT(grid["measured_seconds"], 0) << grid;
+    EXPECT_GT(grid["predicted_seconds"], 0) << grid;
+    const ProgramResult run =
+        Crossmesh(absl::StrCat("pipeline show ", grid["run"].get<std::string>(), " --json",
+                               " --controller ", cluster_->controller_address()));
+    ASSERT_EQ(run.exit_status, 0) << run.error;
+    EXPECT_EQ(nlohmann::json::parse(run.out)["median_seconds"], grid["measured_seconds"]);
+  }
+  const ProgramResult other = Crossmesh(absl::StrCat(tune, "r=3"));
+  EXPECT_NE(other.exit_status, 0);
+  EXPECT_THAT(other.error, HasSubstr("r=3"));
+}
+
+// One to run the program, however many steps, layers and microbatches.
+TEST_F(LayersTest, StepsMakeNoCalls) {
+  ASSERT_NO_FATAL_FAILURE(StartCluster(kWorkers));
+  constexpr char kStarted[] = "grpc_server_started_total";
+  double before = 0;
+  for (const int64_t iterations : {1, 12}) {
+    v1::StartPipelineRequest request = StepOnGrid(1e-5);
+    request.set_iterations(iterations);
+    ASSERT_OK_AND_ASSIGN(const v1::PipelineRun done, Run(request)->Result());
+    ASSERT_EQ(done.state(), v1::PIPELINE_RUN_STATE_DONE) << done.error();
+    EXPECT_EQ(Complete(done), iterations);
+    for (const std::string& worker : kWorkers) {
+      ASSERT_OK_AND_ASSIGN(const double all, cluster_->Metric(worker, kStarted));
+      ASSERT_OK_AND_ASSIGN(const double programs, cluster_->Metric(worker, kStarted, "RunProgram"));
+      EXPECT_EQ(all, before + 1) << worker << " after " << iterations << " iterations";
+      EXPECT_EQ(programs, before + 1);
+    }
+    ++before;
+  }
+}
+
+TEST_F(LayersTest, AxesAreMeasuredOnTheWorkersAndTakenByTuning) {
+  ASSERT_NO_FATAL_FAILURE(StartCluster(kWorkers));
+  const std::string controller = absl::StrCat(" --controller ", cluster_->controller_address());
+  const std::string mesh = absl::StrCat("network measure --mesh 'x=2,y=2 on ", kDevices,
+                                        "' --gather-bytes 8000000", controller);
+  const auto measured = [](const ProgramResult& result) {
+    EXPECT_EQ(result.exit_status, 0) << result.error;
+    return nlohmann::json::parse(result.out);
+  };
+  const nlohmann::json first = measured(Crossmesh(mesh + " --axes x --json"));
+  EXPECT_EQ(first["revision"], "1");
+  ASSERT_EQ(first["axes"]["positions"].size(), 1) << first;
+  EXPECT_EQ(first["axes"]["positions"][0]["inner"], "2");
+  EXPECT_EQ(first["axes"]["positions"][0]["own"], "2");
+  const nlohmann::json all = measured(Crossmesh(mesh + " --json"));
+  EXPECT_EQ(all["revision"], "2");
+  ASSERT_EQ(all["axes"]["positions"].size(), 3) << all;
+
+  const std::string on = absl::StrCat("--devices ", kDevices, " --device a100 ", kModel);
+  const std::string tune = absl::StrCat("grid tune --json c=2,r=2 r=4 ", on, controller);
+  const nlohmann::json tuned = measured(Crossmesh(tune));
+  for (const nlohmann::json& grid : tuned["grids"]) {
+    EXPECT_EQ(grid["rate_sources"], nlohmann::json::array({"measured"})) << grid;
+  }
+  const ProgramResult rates = Crossmesh("network show --as-rates" + controller);
+  ASSERT_EQ(rates.exit_status, 0) << rates.error;
+  const TemporaryFolder files;
+  std::ofstream(files.PathOf("rates.json")) << rates.out;
+  const nlohmann::json explained = measured(Crossmesh(
+      absl::StrCat("grid explain r=4 --json ", on, " --rates ", files.PathOf("rates.json"))));
+  EXPECT_EQ(explained["axes"]["r"]["source"], "measured");
+
+  // What the network is said to be now was not measured.
+  std::ofstream(files.PathOf("network.json")) << R"({"hosts": [{"name": "node-0", "nics": [
+      {"name": "eth0", "out_bytes_per_second": 1000000000, "in_bytes_per_second": 1000000000}]}]})";
+  const ProgramResult set =
+      Crossmesh(absl::StrCat("network set ", files.PathOf("network.json"), controller));
+  ASSERT_EQ(set.exit_status, 0) << set.error;
+  EXPECT_THAT(Crossmesh("network show --as-rates" + controller).error,
+              HasSubstr("measured on the current network, found none"));
+  const nlohmann::json untold = measured(Crossmesh(tune));
+  for (const nlohmann::json& grid : untold["grids"]) {
+    EXPECT_EQ(grid["rate_sources"], nlohmann::json::array({"described"})) << grid;
+  }
+}
+
+TEST_F(LayersTest, AnAxisOverAWorkerThatIsNotThereIsNamedAndNothingIsStored) {
+  ASSERT_NO_FATAL_FAILURE(StartCluster({"node-0"}));
+  const std::string controller = absl::StrCat(" --controller ", cluster_->controller_address());
+  const ProgramResult result =
+      Crossmesh("network measure --mesh 'x=2 on node-0.0,node-9.0'" + controller);
+  EXPECT_NE(result.exit_status, 0);
+  EXPECT_THAT(result.error, AllOf(HasSubstr("inner 1, own 2"), HasSubstr("node-9")));
+  EXPECT_THAT(Crossmesh("network show" + controller).out, HasSubstr("is not described"));
+}
+
+TEST_F(LayersTest, AKilledWorkerFailsTheStepByNameAndTheNextOneRuns) {
+  ASSERT_NO_FATAL_FAILURE(StartCluster(kWorkers));
+  v1::StartPipelineRequest request = StepOnGrid(0.004);
+  request.set_iterations(4);
+  const auto run = Run(request);
+  ASSERT_NO_FATAL_FAILURE(WaitForFirst(*run));
+  cluster_->Kill("node-1");
+  const v1::PipelineRun failed = WaitForFailure(*run);
+  EXPECT_THAT(ErrorOf(failed), HasSubstr("node-1"));
+  // Where the rank was: an op, by its name.
+  EXPECT_THAT(ErrorOf(failed), AnyOf(HasSubstr("layer"), HasSubstr("logits"), HasSubstr("loss"),
+                                     HasSubstr("vectors")));
+  ASSERT_OK(cluster_->StartWorker("node-1"));
+  ASSERT_OK_AND_ASSIGN(const v1::PipelineRun done, run->Result());
+  EXPECT_EQ(done.state(), v1::PIPELINE_RUN_STATE_DONE) << done.error();
+  EXPECT_EQ(done.failed_iterations(), 1);
+}
+
+}  // namespace
+}  // namespace crossmesh
