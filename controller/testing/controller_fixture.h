@@ -88,7 +88,7 @@ class ControllerFixture : public ::testing::Test {
     grpc::ClientContext context;
     SetDeadline(context);
     Response response;
-    const absl::Status status = FromGrpcStatus((stub.*method)(&context, request, &response));
+    absl::Status status = FromGrpcStatus((stub.*method)(&context, request, &response));
     if (!status.ok()) return status;
     return response;
   }

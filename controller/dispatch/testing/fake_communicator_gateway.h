@@ -20,14 +20,13 @@ namespace crossmesh {
 class FakeCommunicatorGateway final : public CommunicatorGateway {
  public:
   // What a worker answers an order with, "preflight", "mint", "create", "measure", "destroy" or
-  // "stop", other
-  // than OK.
+  // "stop", other than OK.
   void Refuse(const std::string& address, const std::string& order, const absl::Status& status) {
     refusals_[{address, order}] = status;
   }
   // Orders of this kind are not answered until the test says so.
   void Hold(const std::string& address, const std::string& order) {
-    holds_.push_back({address, order});
+    holds_.emplace_back(address, order);
   }
   // The order that is held longest, with OK or the refusal that holds now.
   void AnswerOldest() {
