@@ -76,7 +76,7 @@ absl::StatusOr<v1::PutManifestResponse> ControllerFixture::PutManifest(
   }
   writer->Write(request);
   writer->WritesDone();
-  const absl::Status status = FromGrpcStatus(writer->Finish());
+  absl::Status status = FromGrpcStatus(writer->Finish());
   if (!status.ok()) return status;
   return response;
 }

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 #include <set>
+#include <span>
 #include <utility>
 
 #include <absl/strings/match.h>
