@@ -71,8 +71,9 @@ def leave_the_network() -> None:
 class BareMachine:
     """A copy of a base. What is mounted for it goes with the mount namespace of this process."""
 
-    def __init__(self, base: pathlib.Path, root: pathlib.Path):
+    def __init__(self, base: pathlib.Path, root: pathlib.Path, host: str = "node-a"):
         self.root = root
+        self.host = host
         subprocess.run(["cp", "--archive", base, root], check=True)
         subprocess.run(["mount", "-t", "proc", "proc", root / "proc"], check=True)
         subprocess.run(["mount", "--bind", "/dev", root / "dev"], check=True)

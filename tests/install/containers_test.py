@@ -145,6 +145,11 @@ class ComposeTest(unittest.TestCase):
                                       for flag in ("--ready-file", "--memory-socket", "--state-dir"))):
                 self.assertTrue(any(pathlib.PurePath(path).is_relative_to(folder) for folder in writable), path)
 
+    def test_what_daemons_know_is_on_volumes(self):
+        for name, command in daemons().items():
+            [folder] = [target for target, source in mounts(SERVICES[name]).items() if source in COMPOSE["volumes"]]
+            self.assertTrue(pathlib.PurePath(deployed.flag(command, "--state-dir")).is_relative_to(folder), name)
+
     @unittest.skipUnless(shutil.which("docker") and subprocess.run(
         ["docker", "compose", "version"], capture_output=True, check=False).returncode == 0, "no docker compose")
     def test_compose_takes_it(self):

@@ -82,7 +82,15 @@ def settings(path: pathlib.Path) -> dict[str, list[str]]:
 
 def environment(text: str) -> dict[str, str]:
     """Of the lines NAME="value" of an environment file, or of Environment=."""
-    return dict(word.split("=", 1) for word in shlex.split(text, comments=True))
+    return dict(word.split("=", 1) for word in shlex.split(text.replace("\\\n", ""), comments=True))
+
+
+def own_environment(unit: dict[str, list[str]], specifiers: dict[str, str]) -> dict[str, str]:
+    """What the unit itself sets."""
+    text = " ".join(unit.get("Environment", []))
+    for specifier, value in specifiers.items():
+        text = text.replace(specifier, value)
+    return environment(text)
 
 
 def started(unit: dict[str, list[str]], variables: dict[str, str], specifiers: dict[str, str]) -> list[str]:

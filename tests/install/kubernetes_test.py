@@ -1,4 +1,4 @@
-"""Holds the kustomize base to the programs, to the images and to itself.
+"""Holds the kustomize base, and the overlay with two controllers, to the programs, to the images and to themselves.
 
     kubernetes_test.py <repository root> <build folder>
 """
@@ -15,22 +15,49 @@ import yaml
 from deployed import DEPLOY
 
 BASE = DEPLOY / "kubernetes/base"
+OVERLAY = DEPLOY / "kubernetes/high-availability"
 KUSTOMIZATION = deployed.load_yaml(BASE / "kustomization.yaml")
 RESOURCES = [document for path in KUSTOMIZATION["resources"]
              for document in yaml.safe_load_all((BASE / path).read_text())]
 WORKLOADS = {resource["metadata"]["name"]: resource for resource in RESOURCES
              if resource["kind"] in ("DaemonSet", "Deployment")}
 [SERVICE] = (resource for resource in RESOURCES if resource["kind"] == "Service")
+CLAIMS = {resource["metadata"]["name"] for resource in RESOURCES if resource["kind"] == "PersistentVolumeClaim"}
+# Volumes that pods may have which hold to the standard `restricted`.
+RESTRICTED_VOLUMES = {"configMap", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
 # What the downward API puts in the place of variables.
-VARIABLES = {"$(NODE)": "node-a.example.org", "$(ADDRESS)": "192.0.2.1"}
+VARIABLES = {"$(NODE)": "node-a.example.org", "$(ADDRESS)": "192.0.2.1", "$(NAME)": "crossmesh-etcd-1"}
 
 
 def command_of(container: dict) -> list[str]:
-    stage = container["image"].removeprefix("crossmesh-")
     arguments = " ".join(container["args"])
     for variable, value in VARIABLES.items():
         arguments = arguments.replace(variable, value)
+    if "command" in container:
+        return container["command"] + arguments.split()
+    stage = container["image"].removeprefix("crossmesh-")
     return json.loads(deployed.stages()[stage]["ENTRYPOINT"][0]) + arguments.split()
+
+
+def flags_of(container: dict, name: str) -> list[str]:
+    """The values of a flag that is given again and again."""
+    return [argument.partition("=")[2] for argument in command_of(container) if argument.startswith(f"{name}=")]
+
+
+def what_restricted_refuses(pod: dict) -> list[str]:
+    """Of Kubernetes' pod security standard `restricted`, as far as anything here could be against it."""
+    found = [field for field in ("hostNetwork", "hostPID", "hostIPC") if pod.get(field)]
+    for volume in pod.get("volumes", []):
+        found += [f"volume {volume['name']}: {kind}" for kind in volume.keys() - {"name"} - RESTRICTED_VOLUMES]
+    for container in [*pod["containers"], *pod.get("initContainers", [])]:
+        context = pod["securityContext"] | container["securityContext"]
+        expected = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": True,
+                    "seccompProfile": {"type": "RuntimeDefault"}}
+        found += [f"{container['name']}: {name}" for name, value in expected.items() if context.get(name) != value]
+        found += [f"{container['name']}: {name}" for name in ("privileged", "procMount") if name in context]
+        found += [f"{container['name']}: root"] if context.get("runAsUser") == 0 else []
+        found += [f"{container['name']}: hostPort" for port in container.get("ports", []) if "hostPort" in port]
+    return found
 
 
 def kustomize() -> list[str] | None:
@@ -112,6 +139,9 @@ class KubernetesTest(unittest.TestCase):
             self.assertTrue(container["securityContext"]["readOnlyRootFilesystem"])
             self.assertEqual(container["securityContext"]["capabilities"], {"drop": ["ALL"]})
             volumes = {volume["name"] for volume in pod["volumes"]}
+            claimed = {volume["persistentVolumeClaim"]["claimName"] for volume in pod["volumes"]
+                       if "persistentVolumeClaim" in volume}
+            self.assertLessEqual(claimed, CLAIMS)
             for one in [container, *pod.get("initContainers", [])]:
                 self.assertLessEqual({mount["name"] for mount in one["volumeMounts"]}, volumes)
             folders = [mount["mountPath"] for mount in container["volumeMounts"]]
@@ -124,11 +154,125 @@ class KubernetesTest(unittest.TestCase):
         self.assertEqual(WORKLOADS["crossmesh-controller"]["spec"]["strategy"], {"type": "Recreate"})
         self.assertEqual(WORKLOADS["crossmesh-controller"]["spec"]["replicas"], 1)
 
+    def test_a_volume_stays_its_users_alone(self):
+        for _, template, _ in self.each():
+            if "fsGroup" in template["spec"]["securityContext"]:
+                # Otherwise Kubernetes opens the store's folder to the group, which the controller refuses.
+                self.assertEqual(template["spec"]["securityContext"]["fsGroupChangePolicy"], "OnRootMismatch")
+
+    def test_the_controller_is_restricted_and_only_workers_need_more(self):
+        refused = {name: what_restricted_refuses(workload["spec"]["template"]["spec"])
+                   for name, workload in WORKLOADS.items()}
+        self.assertEqual(refused["crossmesh-controller"], [])
+        self.assertIn("volume state: hostPath", refused["crossmesh-worker"])
+        [namespace] = (resource for resource in RESOURCES if resource["kind"] == "Namespace")
+        self.assertEqual(namespace["metadata"]["labels"], {"pod-security.kubernetes.io/enforce": "privileged",
+                                                           "pod-security.kubernetes.io/audit": "restricted"})
+
     @unittest.skipUnless(kustomize(), "neither kustomize nor kubectl")
     def test_kustomize_makes_one_document_of_it(self):
         made = subprocess.run([*kustomize(), BASE], capture_output=True, text=True, check=True)
         kinds = sorted(document["kind"] for document in yaml.safe_load_all(made.stdout))
         self.assertEqual(kinds, sorted(resource["kind"] for resource in RESOURCES))
+
+
+@unittest.skipUnless(kustomize(), "neither kustomize nor kubectl")
+class HighAvailabilityTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        made = subprocess.run([*kustomize(), OVERLAY], capture_output=True, text=True, check=True)
+        cls.resources = list(yaml.safe_load_all(made.stdout))
+        cls.controller = cls.of("Deployment", "crossmesh-controller")
+        cls.etcd = cls.of("StatefulSet", "crossmesh-etcd")
+
+    @classmethod
+    def of(cls, kind: str, name: str) -> dict:
+        [found] = (resource for resource in cls.resources
+                   if (resource["kind"], resource["metadata"]["name"]) == (kind, name))
+        return found
+
+    def test_every_file_is_used(self):
+        kustomization = deployed.load_yaml(OVERLAY / "kustomization.yaml")
+        used = {path for path in kustomization["resources"] if path != "../base"}
+        used |= {patch["path"] for patch in kustomization["patches"]}
+        self.assertEqual({path.name for path in OVERLAY.iterdir()} - {"kustomization.yaml"}, used)
+
+    def test_controllers_keep_what_they_know_in_etcd_alone(self):
+        [container] = deployed.containers_of(self.controller)
+        command = command_of(container)
+        self.assertEqual(deployed.refusal(command), "")
+        self.assertEqual(deployed.exposed_without_consent(command), [])
+        self.assertIsNone(deployed.flag(command, "--state-dir"))
+        self.assertEqual(self.controller["spec"]["replicas"], 2)
+        self.assertNotIn("PersistentVolumeClaim", {resource["kind"] for resource in self.resources})
+        self.assertEqual([volume["name"] for volume in self.controller["spec"]["template"]["spec"]["volumes"]], ["run"])
+
+    def test_a_controller_says_where_it_is_reached_when_it_leads(self):
+        [container] = deployed.containers_of(self.controller)
+        command = command_of(container)
+        self.assertEqual(deployed.flag(command, "--advertise"), f"{VARIABLES['$(ADDRESS)']}:7400")
+        self.assertEqual(deployed.port(deployed.flag(command, "--listen")), 7400)
+
+    def test_controllers_and_members_find_all_members(self):
+        [etcd] = deployed.containers_of(self.etcd)
+        [controller] = deployed.containers_of(self.controller)
+        service = self.of("Service", self.etcd["spec"]["serviceName"])
+        self.assertEqual(service["spec"]["selector"], self.etcd["spec"]["template"]["metadata"]["labels"])
+        ports = {entry["name"]: entry["port"] for entry in service["spec"]["ports"]}
+        hosts = [f"crossmesh-etcd-{i}.{self.etcd['spec']['serviceName']}" for i in range(self.etcd["spec"]["replicas"])]
+        self.assertEqual(flags_of(controller, "--etcd"), [f"{host}:{ports['client']}" for host in hosts])
+        [cluster] = flags_of(etcd, "--initial-cluster")
+        self.assertEqual(cluster.split(","), [f"{host.partition('.')[0]}=http://{host}:{ports['peer']}" for host in hosts])
+        for flag, port in (("--advertise-client-urls", "client"), ("--initial-advertise-peer-urls", "peer")):
+            self.assertEqual(flags_of(etcd, flag), [f"http://{hosts[1]}:{ports[port]}"])
+        for flag, port in (("--listen-client-urls", "client"), ("--listen-peer-urls", "peer")):
+            self.assertEqual(flags_of(etcd, flag), [f"http://0.0.0.0:{ports[port]}"])
+        listening = {entry["name"]: entry["containerPort"] for entry in etcd["ports"]}
+        self.assertEqual(listening, ports)
+
+    def test_etcd_is_as_the_operations_page_wants_it(self):
+        [etcd] = deployed.containers_of(self.etcd)
+        page = (deployed.ROOT / "docs/operations.md").read_text()
+        for argument in ("--auto-compaction-mode=periodic", "--auto-compaction-retention=1h", "--max-txn-ops=4096"):
+            self.assertIn(argument, etcd["args"])
+            self.assertIn(argument, " ".join(page.split()))
+        self.assertRegex(etcd["image"], r":v3\.(5|6)\.\d+$")
+        self.assertEqual(self.etcd["spec"]["replicas"] % 2, 1)
+
+    @unittest.skipUnless(shutil.which("etcd"), "no etcd")
+    def test_etcd_has_these_flags(self):
+        usage = subprocess.run(["etcd", "--help"], capture_output=True, text=True, check=True)
+        known = set(re.findall(r"^\s+(--[a-z-]+)\b", usage.stdout + usage.stderr, re.MULTILINE))
+        [etcd] = deployed.containers_of(self.etcd)
+        self.assertLessEqual({argument.partition("=")[0] for argument in etcd["args"]}, known)
+
+    def test_one_of_the_controllers_and_a_majority_of_etcd_stay_when_nodes_are_emptied(self):
+        for name, workload, left in (("crossmesh-controller", self.controller, 1), ("crossmesh-etcd", self.etcd, 2)):
+            budget = self.of("PodDisruptionBudget", name)
+            labels = workload["spec"]["template"]["metadata"]["labels"]
+            self.assertEqual(budget["spec"], {"minAvailable": left, "selector": {"matchLabels": labels}})
+            [term] = (workload["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"]
+                      ["requiredDuringSchedulingIgnoredDuringExecution"])
+            self.assertEqual(term, {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"})
+
+    def test_a_controller_that_stands_by_is_not_restarted_for_it(self):
+        # It listens to nothing, so no probe may ask it.
+        [container] = deployed.containers_of(self.controller)
+        self.assertEqual([name for name in container if name.endswith("Probe")], [])
+
+    def test_all_but_workers_are_restricted(self):
+        for workload in (self.controller, self.etcd):
+            self.assertEqual(what_restricted_refuses(workload["spec"]["template"]["spec"]), [])
+            [container] = deployed.containers_of(workload)
+            self.assertTrue(container["securityContext"]["readOnlyRootFilesystem"])
+            self.assertEqual(set(container["resources"]), {"requests", "limits"})
+
+    def test_only_controllers_and_members_reach_etcd(self):
+        [clients, peers] = self.of("NetworkPolicy", "crossmesh-etcd")["spec"]["ingress"]
+        selected = [rule["from"][0]["podSelector"]["matchLabels"] for rule in (clients, peers)]
+        self.assertEqual(selected, [workload["spec"]["template"]["metadata"]["labels"]
+                                    for workload in (self.controller, self.etcd)])
+        self.assertEqual(clients["ports"], [{"port": "client"}])
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import bare_machine
 import deployed
 from bare_machine import BareMachine
 from deployed import BUILD
-from service import HOST, Service
+from service import Service
 
 SKIPPED = 77
 PACKAGES = ("crossmesh-client", "crossmesh-controller", "crossmesh-worker")
@@ -101,20 +101,21 @@ class PackageTest(unittest.TestCase):
         controller, worker = self.start("crossmesh-controller"), self.start("crossmesh-worker")
         for daemon in (controller, worker):
             self.assertIn(" serves", self.crossmesh("health", f"/run/{daemon.name}/ready"))
+        host = self.machine.host
         [listed] = json.loads(self.crossmesh("worker", "list", "--json"))["workers"]
-        self.assertEqual((listed["name"], listed["devices"]), (HOST, f"{HOST}.0"))
+        self.assertEqual((listed["name"], listed["devices"]), (host, f"{host}.0"))
 
         self.machine.path("/tmp/manifest.json").write_text(
             json.dumps({"tensors": [{"name": "weight", "dtype": "F32", "shape": [64, 64]}]}))
         memory_socket = self.machine.path("/run/crossmesh-worker/memory.sock")
         size = 64 * 64 * 4
-        created, [descriptor] = ask(memory_socket, op="create", storage="weights", device=f"{HOST}.0", bytes=size)
+        created, [descriptor] = ask(memory_socket, op="create", storage="weights", device=f"{host}.0", bytes=size)
         values = os.urandom(size)
         mmap.mmap(descriptor, size)[:] = values
-        side = ["--source", f"on {HOST}.0", "--source-layout", "[...]", "--source-storage", "weights"]
+        side = ["--source", f"on {host}.0", "--source-layout", "[...]", "--source-storage", "weights"]
         other = [word.replace("source", "destination").replace("weights", "served") for word in side]
         self.crossmesh("reshard", "--manifest", "/tmp/manifest.json", *side, *other, "--create-destination")
-        _, [descriptor] = ask(memory_socket, op="open", storage="served", device=f"{HOST}.0")
+        _, [descriptor] = ask(memory_socket, op="open", storage="served", device=f"{host}.0")
         self.assertEqual(mmap.mmap(descriptor, size)[:], values)
 
         self.assertEqual((worker.stop(), controller.stop()), (0, 0))

@@ -9,7 +9,6 @@ import time
 import deployed
 from bare_machine import BareMachine
 
-HOST = "node-a"
 READY_WITHIN_S = 60
 STOPPED_WITHIN_S = 60
 
@@ -25,11 +24,11 @@ class Service:
             for folder in unit.get(setting, []):
                 path = machine.path(f"{parent}/{folder}")
                 path.mkdir(exist_ok=True)
+                path.chmod(int(unit.get(f"{setting}Mode", ["0755"])[0], 8))
                 os.chown(path, int(user["uid"]), int(user["gid"]))
 
-        specifiers = {"%t": "/run", "%S": "/var/lib", "%l": HOST}
-        own = deployed.environment(" ".join(unit.get("Environment", [])).replace("%l", HOST))
-        variables = own | deployed.environment(machine.path(unit["EnvironmentFile"][0]).read_text())
+        specifiers = {"%t": "/run", "%S": "/var/lib", "%l": machine.host}
+        variables = deployed.own_environment(unit, specifiers) | deployed.environment(machine.path(unit["EnvironmentFile"][0]).read_text())
         command = deployed.started(unit, variables, specifiers)
 
         # A service of Type=notify.
