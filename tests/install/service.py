@@ -28,30 +28,32 @@ class Service:
                 os.chown(path, int(user["uid"]), int(user["gid"]))
 
         specifiers = {"%t": "/run", "%S": "/var/lib", "%l": machine.host}
-        variables = deployed.own_environment(unit, specifiers) | deployed.environment(machine.path(unit["EnvironmentFile"][0]).read_text())
+        defaults = machine.path(unit["EnvironmentFile"][0]).read_text()
+        variables = deployed.own_environment(unit, specifiers) | deployed.environment(defaults)
         command = deployed.started(unit, variables, specifiers)
 
-        # A service of Type=notify.
+        # A service of Type=notify, which may have more to say later.
         notified = f"/run/{name}.notify"
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-            manager.bind(str(machine.path(notified)))
-            machine.path(notified).chmod(0o777)
-            manager.settimeout(1)
-            self.log = machine.path(f"/root/{name}.log")
-            with self.log.open("w") as log:
-                self.process = subprocess.Popen(
-                    machine.command(*command, user=unit["User"][0], NOTIFY_SOCKET=notified), stdout=log, stderr=log)
-            state = self.notice(manager)
+        machine.path(notified).unlink(missing_ok=True)  # of an earlier start
+        self.manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.manager.bind(str(machine.path(notified)))
+        machine.path(notified).chmod(0o777)
+        self.manager.settimeout(1)
+        self.log = machine.path(f"/root/{name}.log")
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                machine.command(*command, user=unit["User"][0], NOTIFY_SOCKET=notified), stdout=log, stderr=log)
+        state = self.notice()
         if b"READY=1" not in state.split(b"\n"):
             self.kill()
             raise AssertionError(f"{name}: expected READY=1, found {state!r}; its log:\n{self.log.read_text()}")
 
-    def notice(self, manager: socket.socket) -> bytes:
+    def notice(self) -> bytes:
         """What it tells its manager; nothing when it ends, or takes too long."""
         until = time.monotonic() + READY_WITHIN_S
         while time.monotonic() < until and self.process.poll() is None:
             try:
-                return manager.recv(4096)
+                return self.manager.recv(4096)
             except TimeoutError:
                 continue
         return b""
@@ -59,8 +61,11 @@ class Service:
     def stop(self) -> int:
         """Its exit status."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(STOPPED_WITHIN_S)
+        status = self.process.wait(STOPPED_WITHIN_S)
+        self.manager.close()
+        return status
 
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
+        self.manager.close()
