@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 TEST_F(PipelineTest, ARehearsalIsMeasured) {
   ASSERT_NO_FATAL_FAILURE(StartCluster({"node-0", "node-1", "node-2"}));
-  const auto run = Run(RequestFor(SpecOf(cluster_->workers(), 0.001), 4));
+  const auto run = Run(RequestFor(ChainPipeline(cluster_->workers(), 0.001), 4));
   ASSERT_OK_AND_ASSIGN(const v1::PipelineRun done, run->Result());
   EXPECT_EQ(done.state(), v1::PIPELINE_RUN_STATE_DONE) << done.error();
   EXPECT_EQ(Complete(done), 4);
@@ -35,7 +35,7 @@ TEST_F(PipelineTest, ARehearsalIsMeasured) {
 
 TEST_F(PipelineTest, BlockingTransfersRunAsPlanned) {
   ASSERT_NO_FATAL_FAILURE(StartCluster({"node-0", "node-1", "node-2"}));
-  v1::StartPipelineRequest request = RequestFor(SpecOf(cluster_->workers(), 0.001), 2);
+  v1::StartPipelineRequest request = RequestFor(ChainPipeline(cluster_->workers(), 0.001), 2);
   request.mutable_choice()->set_schedule("1f1b");
   request.mutable_choice()->set_transfer_model("blocking");
   const auto run = Run(request);
@@ -46,7 +46,7 @@ TEST_F(PipelineTest, BlockingTransfersRunAsPlanned) {
 
 TEST_F(PipelineTest, AKilledWorkerFailsTheIterationAndTheNextOneRuns) {
   ASSERT_NO_FATAL_FAILURE(StartCluster({"node-0", "node-1"}));
-  const auto run = Run(RequestFor(SpecOf(cluster_->workers(), 0.05), 4));
+  const auto run = Run(RequestFor(ChainPipeline(cluster_->workers(), 0.05), 4));
   ASSERT_NO_FATAL_FAILURE(WaitForFirst(*run));
   cluster_->Kill("node-1");
   const v1::PipelineRun failed = WaitForFailure(*run);
@@ -61,7 +61,7 @@ TEST_F(PipelineTest, AKilledWorkerFailsTheIterationAndTheNextOneRuns) {
 
 TEST_F(PipelineTest, AWorkerThatStandsStillFailsTheIterationAndTheNextOneRuns) {
   ASSERT_NO_FATAL_FAILURE(StartCluster({"node-0", "node-1"}));
-  const auto run = Run(RequestFor(SpecOf(cluster_->workers(), 0.05), 4));
+  const auto run = Run(RequestFor(ChainPipeline(cluster_->workers(), 0.05), 4));
   ASSERT_NO_FATAL_FAILURE(WaitForFirst(*run));
   cluster_->Signal("node-1", SIGSTOP);
   const v1::PipelineRun failed = WaitForFailure(*run);
@@ -74,7 +74,7 @@ TEST_F(PipelineTest, AWorkerThatStandsStillFailsTheIterationAndTheNextOneRuns) {
 
 TEST_F(PipelineTest, AWorkerThatStaysAwayFailsTheRun) {
   ASSERT_NO_FATAL_FAILURE(StartCluster({"node-0", "node-1"}));
-  v1::StartPipelineRequest request = RequestFor(SpecOf(cluster_->workers(), 0.05), 100);
+  v1::StartPipelineRequest request = RequestFor(ChainPipeline(cluster_->workers(), 0.05), 100);
   request.mutable_rejoin_limit()->set_seconds(1);
   const auto run = Run(request);
   ASSERT_NO_FATAL_FAILURE(WaitForFirst(*run));
@@ -86,7 +86,7 @@ TEST_F(PipelineTest, AWorkerThatStaysAwayFailsTheRun) {
 
 TEST_F(PipelineTest, ARunIsStoppedInTheMiddle) {
   ASSERT_NO_FATAL_FAILURE(StartCluster({"node-0", "node-1"}));
-  const auto run = Run(RequestFor(SpecOf(cluster_->workers(), 0.05), 1000));
+  const auto run = Run(RequestFor(ChainPipeline(cluster_->workers(), 0.05), 1000));
   ASSERT_NO_FATAL_FAILURE(WaitForFirst(*run));
   ASSERT_OK_AND_ASSIGN(
       const v1::PipelineRun now,
@@ -98,7 +98,7 @@ TEST_F(PipelineTest, ARunIsStoppedInTheMiddle) {
 
 TEST_F(PipelineTest, ADaemonComputesNothing) {
   ASSERT_NO_FATAL_FAILURE(StartCluster({"node-0", "node-1"}));
-  v1::StartPipelineRequest request = RequestFor(SpecOf(cluster_->workers(), 0.001), 1);
+  v1::StartPipelineRequest request = RequestFor(ChainPipeline(cluster_->workers(), 0.001), 1);
   request.set_rehearsal(false);
   const auto run = Run(request);
   ASSERT_OK_AND_ASSIGN(const v1::PipelineRun done, run->Result());
@@ -112,7 +112,7 @@ TEST_F(PipelineTest, ProcessesThatEmbedWorkersComputeAndOneThatNeverAnswersIsNam
   EmbeddingProcess second("node-1", cluster_->controller_address());
   ASSERT_OK(cluster_->WaitForWorker("node-0", v1::WORKER_STATE_READY));
   ASSERT_OK(cluster_->WaitForWorker("node-1", v1::WORKER_STATE_READY));
-  v1::StartPipelineRequest request = RequestFor(SpecOf({"node-0", "node-1"}, 0.001), 3);
+  v1::StartPipelineRequest request = RequestFor(ChainPipeline({"node-0", "node-1"}, 0.001), 3);
   request.set_rehearsal(false);
   request.mutable_iteration_deadline()->set_seconds(2);
   second.HangAt(0, "1F3");

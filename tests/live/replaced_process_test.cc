@@ -33,7 +33,7 @@ class ReplacedProcessTest : public PipelineTest {
   }
 
   absl::StatusOr<v1::PipelineRun> RunAndReplace() {
-    v1::StartPipelineRequest request = RequestFor(SpecOf({"node-0", "node-1"}, 0.001), 3);
+    v1::StartPipelineRequest request = RequestFor(ChainPipeline({"node-0", "node-1"}, 0.001), 3);
     request.set_rehearsal(false);
     second_->HangAt(1, "1F3");
     const auto run = Run(request);

@@ -7,6 +7,7 @@
 #include "common/wire/tensor_codec.h"
 
 #include <atomic>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -39,6 +40,15 @@ std::vector<std::byte> SamplesOf(std::span<const std::byte> memory) {
 void VersionedValues::Write(int64_t tensor, int64_t first, std::span<std::byte> out) const {
   generated_.Write(tensor, first, out);
   for (std::byte& byte : out) byte ^= std::byte{version_};
+}
+
+void SummedValues::Write(int64_t tensor, int64_t first, std::span<std::byte> out) const {
+  for (size_t at = 0; at < out.size(); at += sizeof(float)) {
+    const int64_t element = first + static_cast<int64_t>(at / sizeof(float));
+    const auto value =
+        static_cast<float>(((element * 7 + tensor * 13 + version_ * 31) % 101 - 50) * summands_);
+    std::memcpy(&out[at], &value, sizeof(value));
+  }
 }
 
 Manifest TensorsOf(int64_t bytes) {
@@ -83,6 +93,12 @@ absl::StatusOr<DescribedReshard> DescribedReshard::Create(const ReshardOptions& 
   to.set_storage(options.destination_storage);
   for (const std::string& axis : options.replica_axes) made.spec.add_replica_axes(axis);
   made.spec.set_binding(options.binding);
+  for (const std::string& name : options.source_partial) {
+    made.spec.mutable_redistribution()->add_source_partial(name);
+    const std::optional<int> axis = source.FindAxis(name);
+    if (!axis.has_value()) return absl::InvalidArgumentError(absl::StrCat("no axis ", name));
+    made.summands *= source.axes()[*axis].size;
+  }
   ASSIGN_OR_RETURN(const LayoutRules source_rules, FromProto(from.rules()));
   ASSIGN_OR_RETURN(const LayoutRules destination_rules, FromProto(to.rules()));
   ASSIGN_OR_RETURN(TensorTable tensors,
@@ -111,6 +127,14 @@ absl::Status ReshardCase::Prepare(const std::string& worker) {
   return absl::OkStatus();
 }
 
+std::unique_ptr<TensorValues> ReshardCase::ValuesOf(Side side, uint8_t version) const {
+  if (!reshard_.spec.has_redistribution()) {
+    return std::make_unique<VersionedValues>(manifest(), version);
+  }
+  return std::make_unique<SummedValues>(manifest(), version,
+                                        side == Side::kSource ? 1 : reshard_.summands);
+}
+
 absl::StatusOr<ReshardCase::Holding> ReshardCase::MakeHolding(const std::string& worker, Side side,
                                                               uint8_t version) {
   const std::optional<DeviceRank> rank = reshard_.tensors->FindDevice({.host = worker});
@@ -123,28 +147,36 @@ absl::StatusOr<ReshardCase::Holding> ReshardCase::MakeHolding(const std::string&
                                                        : reshard_.spec.destination().storage(),
                                  absl::StrCat(worker, ".0"), holding.tiles->bytes()));
   std::atomic<int64_t> done_bytes = 0;
-  holding.tiles->Fill(VersionedValues(manifest(), version), storage.bytes(), done_bytes);
+  holding.tiles->Fill(*ValuesOf(side, version), storage.bytes(), done_bytes);
   holding.samples = SamplesOf(storage.bytes());
   holding.storage = std::make_unique<MappedStorage>(std::move(storage));
   return holding;
 }
 
 absl::Status ReshardCase::FillSource(uint8_t version) {
-  const VersionedValues values(manifest(), version);
+  const std::unique_ptr<TensorValues> values = ValuesOf(Side::kSource, version);
   for (auto& [worker, holding] : sources_) {
     std::atomic<int64_t> done_bytes = 0;
-    holding.tiles->Fill(values, holding.storage->bytes(), done_bytes);
+    holding.tiles->Fill(*values, holding.storage->bytes(), done_bytes);
   }
   return absl::OkStatus();
 }
 
 absl::Status ReshardCase::Check(const std::string& worker, uint8_t version) const {
-  ASSIGN_OR_RETURN(const MappedStorage now,
-                   OpenStorage(cluster_.PathOf(worker + ".memory"),
-                               reshard_.spec.destination().storage(), absl::StrCat(worker, ".0")));
+  ASSIGN_OR_RETURN(const MappedStorage now, OpenDestination(worker));
   std::atomic<int64_t> done_bytes = 0;
-  return destinations_.at(worker).tiles->Check(VersionedValues(manifest(), version), now.bytes(),
+  return destinations_.at(worker).tiles->Check(*ValuesOf(Side::kDestination, version), now.bytes(),
                                                done_bytes);
+}
+
+absl::StatusOr<bool> ReshardCase::IsDirty(const std::string& worker) const {
+  ASSIGN_OR_RETURN(const MappedStorage now, OpenDestination(worker));
+  return now.description().dirty;
+}
+
+absl::StatusOr<MappedStorage> ReshardCase::OpenDestination(const std::string& worker) const {
+  return OpenStorage(cluster_.PathOf(worker + ".memory"), reshard_.spec.destination().storage(),
+                     absl::StrCat(worker, ".0"));
 }
 
 absl::Status ReshardCase::CheckAll(uint8_t version) const {

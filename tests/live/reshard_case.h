@@ -35,6 +35,21 @@ class VersionedValues final : public TensorValues {
   const uint8_t version_;
 };
 
+// Small whole numbers, whose sums are exact in any order; of F32 tensors, each `summands` times
+// what one summand is.
+class SummedValues final : public TensorValues {
+ public:
+  SummedValues(Manifest manifest, uint8_t version, int64_t summands)
+      : manifest_(std::move(manifest)), version_(version), summands_(summands) {}
+  const Manifest& manifest() const override { return manifest_; }
+  void Write(int64_t tensor, int64_t first, std::span<std::byte> out) const override;
+
+ private:
+  const Manifest manifest_;
+  const uint8_t version_;
+  const int64_t summands_;
+};
+
 // A few tensors of `bytes` bytes together: large ones, and small ones of odd shapes.
 Manifest TensorsOf(int64_t bytes);
 // Some of 8 MiB, of which two devices can each have a half by the first dimension, or by the last.
@@ -49,6 +64,8 @@ struct ReshardOptions {
   std::string destination_layout = "[...]";
   std::vector<std::string> whole_tensors = {};  // by name: not cut at the destination
   std::vector<std::string> replica_axes = {"replica"};
+  // Axes of the source over which all hold the same summand: a redistribution, which sums them.
+  std::vector<std::string> source_partial = {};
   v1::BindingMode binding = v1::BINDING_MODE_SHADOW;
   std::string source_storage = "training";
   std::string destination_storage = "serving";
@@ -60,6 +77,7 @@ struct DescribedReshard {
 
   v1::ReshardSpec spec;
   std::unique_ptr<const TensorTable> tensors;
+  int64_t summands = 1;  // that make a value of the destination
 };
 
 // A reshard between workers of a cluster, and the memory it works on.
@@ -83,6 +101,8 @@ class ReshardCase {
   // of `version`.
   absl::Status Check(const std::string& worker, uint8_t version) const;
   absl::Status CheckAll(uint8_t version) const;
+  // Is the destination of a worker marked as written in part?
+  absl::StatusOr<bool> IsDirty(const std::string& worker) const;
   // Workers that have memory at the destination.
   std::vector<std::string> receivers() const;
   // Has some byte changed in the destination memory of a worker since it was prepared? Only for
@@ -98,6 +118,8 @@ class ReshardCase {
 
   ReshardCase(Manifest manifest, DescribedReshard reshard, LiveCluster& cluster)
       : manifest_(std::move(manifest)), reshard_(std::move(reshard)), cluster_(cluster) {}
+  std::unique_ptr<TensorValues> ValuesOf(Side side, uint8_t version) const;
+  absl::StatusOr<MappedStorage> OpenDestination(const std::string& worker) const;
   absl::StatusOr<Holding> MakeHolding(const std::string& worker, Side side, uint8_t version);
 
   const Manifest manifest_;

@@ -1,5 +1,7 @@
 #include "tests/reliability/metadata_load.h"
 
+#include "tests/reliability/load_client.h"
+
 #include <iterator>
 #include <utility>
 
@@ -7,11 +9,11 @@
 
 namespace crossmesh {
 
-MetadataLoad::MetadataLoad(Client client, std::string prefix, uint64_t seed, Violations& violations)
-    : client_(std::move(client)),
+MetadataLoad::MetadataLoad(const LoadEnvironment& environment, std::string prefix, uint64_t seed)
+    : environment_(environment),
+      client_(ConnectForLoad(environment.cluster)),
       prefix_(std::move(prefix)),
-      random_(seed),
-      violations_(violations) {}
+      random_(seed) {}
 
 void MetadataLoad::Run(const std::atomic<bool>& stop) {
   while (!stop) {
@@ -50,10 +52,12 @@ void MetadataLoad::Check() {
     const absl::StatusCode expected =
         presence == Presence::kThere ? absl::StatusCode::kOk : absl::StatusCode::kNotFound;
     if (found.code() == expected) continue;
-    violations_.Add(absl::StrCat("mesh ", name, ": expected ",
-                                 presence == Presence::kThere ? "one" : "none", ", found ",
-                                 found.ToString()));
+    environment_.violations.Add(absl::StrCat("mesh ", name, ": expected ",
+                                             presence == Presence::kThere ? "one" : "none",
+                                             ", found ", found.ToString()));
   }
 }
+
+std::string MetadataLoad::Summary() const { return absl::StrCat("acknowledged ", acknowledged_); }
 
 }  // namespace crossmesh

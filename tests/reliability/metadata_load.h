@@ -1,9 +1,10 @@
 #pragma once
 
 #include "client/client.h"
-#include "tests/reliability/violations.h"
+#include "tests/reliability/load.h"
 
 #include <atomic>
+#include <cstdint>
 #include <map>
 #include <random>
 #include <string>
@@ -12,18 +13,14 @@ namespace crossmesh {
 
 // A client that registers meshes and deletes some, and remembers what was acknowledged. Confined to
 // its thread.
-class MetadataLoad {
+class MetadataLoad final : public Load {
  public:
-  // `violations` must outlive it. Names begin with `prefix`.
-  MetadataLoad(Client client, std::string prefix, uint64_t seed, Violations& violations);
+  // Names begin with `prefix`.
+  MetadataLoad(const LoadEnvironment& environment, std::string prefix, uint64_t seed);
 
-  // Until it is stopped.
-  void Run(const std::atomic<bool>& stop);
-  // Once the cluster is whole again: is all there that was acknowledged, and nothing that was
-  // deleted?
-  void Check();
-
-  int acknowledged() const { return acknowledged_; }
+  void Run(const std::atomic<bool>& stop) override;
+  void Check() override;
+  std::string Summary() const override;
 
  private:
   enum class Presence { kThere, kGone, kUnknown };
@@ -31,10 +28,10 @@ class MetadataLoad {
   void Create();
   void DeleteSome();
 
+  const LoadEnvironment environment_;
   Client client_;
   const std::string prefix_;
   std::mt19937_64 random_;
-  Violations& violations_;
   std::map<std::string, Presence> meshes_;
   int acknowledged_ = 0;  // calls that changed something
 };

@@ -1,11 +1,14 @@
 // Controllers and workers killed at random moments under mixed load: nothing that was acknowledged
-// is lost, nothing is done twice, nothing is mixed, and every operation ends.
+// is lost, nothing is done twice, nothing is mixed, and every job ends.
 
+#include "client/outcome.h"
 #include "common/base/clock.h"
 #include "common/base/thread.h"
 #include "common/testing/status_matchers.h"
 #include "tests/live/live_cluster.h"
+#include "tests/reliability/load_client.h"
 #include "tests/reliability/metadata_load.h"
+#include "tests/reliability/pipeline_load.h"
 #include "tests/reliability/reshard_load.h"
 
 #include <atomic>
@@ -14,6 +17,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/strings/str_cat.h>
@@ -23,50 +27,74 @@
 namespace crossmesh {
 namespace {
 
-constexpr absl::Duration kEndsWithin = absl::Seconds(30);
 constexpr absl::Duration kGapMax = absl::Milliseconds(400);
 
-// Lengths are parameters: CROSSMESH_KILLS and CROSSMESH_SEED.
+// Lengths are parameters: CROSSMESH_KILLS, CROSSMESH_SEED, CROSSMESH_LARGE_BYTES.
 uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
   const char* text = std::getenv(name);
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+ReshardOptions BetweenStoragesOf(const std::string& load, Manifest manifest) {
+  return {.manifest = std::move(manifest),
+          .source_storage = absl::StrCat(load, "-from"),
+          .destination_storage = absl::StrCat(load, "-to")};
+}
+
+// Summands on all three workers, which become shards of their sums.
+ReshardOptions SumsOf(const std::string& load, int64_t rows) {
+  absl::StatusOr<Manifest> manifest =
+      Manifest::Create({{.name = "m", .shape = Shape::Create({{rows, 1024}}).value()}});
+  CHECK_OK(manifest.status());
+  ReshardOptions options = BetweenStoragesOf(load, *std::move(manifest));
+  options.source = options.destination = "x=3 on node-0.0,node-1.0,node-2.0";
+  options.source_layout = "[-, -]";
+  options.destination_layout = "[x, -]";
+  options.replica_axes = {};
+  options.source_partial = {"x"};
+  return options;
 }
 
 class RandomKills {
  public:
   RandomKills(LiveCluster& cluster, uint64_t seed)
       : cluster_(cluster), random_(seed), environment_{cluster, starts_, violations_} {
-    for (int i = 0; i < 2; ++i) {
-      loads_.push_back(std::make_unique<ReshardLoad>(
-          environment_, ReshardOptions{.manifest = TensorsOf(1 << 20),
-                                       .source_storage = absl::StrCat("from-", i),
-                                       .destination_storage = absl::StrCat("to-", i)}));
-    }
-    for (int i = 0; i < 2; ++i) {
-      absl::StatusOr<Client> client =
-          Client::Connect(cluster.controller_address(), {.retry_for = absl::Seconds(1)});
-      EXPECT_OK(client.status());
-      metadata_.push_back(std::make_unique<MetadataLoad>(
-          *std::move(client), absl::StrCat("mesh-", i, "-"), seed + i, violations_));
-    }
+    const auto large = static_cast<int64_t>(FromEnvironment("CROSSMESH_LARGE_BYTES", 16 << 20));
+    ReshardOptions in_place = BetweenStoragesOf("in-place", TensorsOf(1 << 20));
+    in_place.binding = v1::BINDING_MODE_IN_PLACE;
+    Add("reshards", std::make_unique<ReshardLoad>(
+                        environment_, BetweenStoragesOf("reshards", TensorsOf(1 << 20))));
+    Add("in place", std::make_unique<ReshardLoad>(environment_, std::move(in_place)));
+    Add("large",
+        std::make_unique<ReshardLoad>(environment_, BetweenStoragesOf("large", TensorsOf(large))));
+    Add("redistributions", std::make_unique<ReshardLoad>(environment_, SumsOf("sums", 768)));
+    Add("pipelines", std::make_unique<PipelineLoad>(environment_));
+    Add("meshes", std::make_unique<MetadataLoad>(environment_, "mesh-", seed));
   }
 
   void Run(uint64_t kills) {
     std::atomic<bool> stop = false;
     {
       std::vector<Thread> threads;
-      for (auto& load : loads_) threads.emplace_back("reshards", [&] { load->Run(stop); });
-      for (auto& load : metadata_) threads.emplace_back("meshes", [&] { load->Run(stop); });
+      for (auto& [name, load] : loads_) {
+        threads.emplace_back("load", [&stop, &running = *load] { running.Run(stop); });
+      }
       for (uint64_t i = 0; i < kills && !testing::Test::HasFailure(); ++i) KillOne();
       stop = true;
+      const RealClock clock;
+      const absl::Duration begin = clock.Monotonic();
       for (Thread& thread : threads) thread.Join();
+      EXPECT_LT(clock.Monotonic() - begin, kEndsWithin) << "a client still waits for its job";
     }
     CheckAll();
   }
 
  private:
+  void Add(const std::string& name, std::unique_ptr<Load> load) {
+    loads_.emplace_back(name, std::move(load));
+  }
+
   void KillOne() {
-    const RealClock clock;
     // The moment is what is random: there is nothing to wait for.
     Mutex mutex;
     CondVar never;
@@ -89,40 +117,32 @@ class RandomKills {
     starts_.Count(worker);
   }
 
-  void CheckAll() {
-    EXPECT_OK(cluster_.WaitForAllWorkers());
-    const bool all_ended = WaitUntil(kEndsWithin, [&] {
-      const auto operations = cluster_.client().ListOperations(1000);
-      return operations.ok() && std::ranges::all_of(*operations, [](const v1::Operation& o) {
-               return o.has_end_time();
-             });
-    });
-    EXPECT_TRUE(all_ended) << "an operation has not ended";
-    for (auto& load : loads_) load->CheckRecords();
-    for (auto& load : metadata_) load->Check();
-    EXPECT_THAT(violations_.found(), testing::IsEmpty());
-    Print();
+  bool AllHaveEnded() {
+    constexpr int kEnough = 1000;
+    const auto operations = cluster_.client().ListOperations(kEnough);
+    const auto runs = cluster_.client().ListPipelineRuns(kEnough);
+    const auto has_ended = [](const auto& job) { return HasEnded(job); };
+    return operations.ok() && runs.ok() && std::ranges::all_of(*operations, has_ended) &&
+           std::ranges::all_of(*runs, has_ended);
   }
 
-  void Print() const {
-    std::cout << "killed: controllers " << controllers_ << ", workers " << workers_;
-    for (const auto& load : loads_) {
-      std::cout << "; reshards refused " << load->counts().refused;
-      for (const auto& [state, count] : load->counts().ended) {
-        std::cout << ", " << state << " " << count;
-      }
+  void CheckAll() {
+    EXPECT_OK(cluster_.WaitForAllWorkers());
+    EXPECT_TRUE(WaitUntil(kEndsWithin, [&] { return AllHaveEnded(); })) << "a job has not ended";
+    for (auto& [name, load] : loads_) load->Check();
+    EXPECT_THAT(violations_.found(), testing::IsEmpty());
+    std::cout << "killed: controllers " << controllers_ << ", workers " << workers_ << "\n";
+    for (const auto& [name, load] : loads_) {
+      std::cout << "load " << name << ": " << load->Summary() << "\n";
     }
-    for (const auto& load : metadata_) std::cout << "; meshes changed " << load->acknowledged();
-    std::cout << "\n";
   }
 
   LiveCluster& cluster_;
   std::mt19937_64 random_;
   Starts starts_;
   Violations violations_;
-  const ReshardLoad::Environment environment_;
-  std::vector<std::unique_ptr<ReshardLoad>> loads_;
-  std::vector<std::unique_ptr<MetadataLoad>> metadata_;
+  const LoadEnvironment environment_;
+  std::vector<std::pair<std::string, std::unique_ptr<Load>>> loads_;
   int controllers_ = 0;
   int workers_ = 0;
 };

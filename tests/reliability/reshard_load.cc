@@ -1,8 +1,8 @@
 #include "tests/reliability/reshard_load.h"
 
-#include "client/cli/cli.h"
-#include "client/pause.h"
-#include "common/base/check.h"
+#include "client/outcome.h"
+#include "common/base/clock.h"
+#include "tests/reliability/load_client.h"
 
 #include <algorithm>
 #include <set>
@@ -14,17 +14,8 @@
 namespace crossmesh {
 namespace {
 
-constexpr absl::Duration kPause = absl::Milliseconds(20);
-constexpr absl::Duration kEndsWithin = absl::Seconds(30);
 // A controller keeps the last thousand of all clients that have ended.
-constexpr int kRecordsMax = 400;
-
-Client ConnectTo(const LiveCluster& cluster) {
-  absl::StatusOr<Client> client =
-      Client::Connect(cluster.controller_address(), {.retry_for = kEndsWithin});
-  CHECK_OK(client.status());
-  return *std::move(client);
-}
+constexpr int kRecordsMax = 150;
 
 bool HasReceiver(const v1::Replica& replica, const std::string& worker) {
   return absl::StrContains(replica.devices(), absl::StrCat(worker, ".0"));
@@ -32,17 +23,17 @@ bool HasReceiver(const v1::Replica& replica, const std::string& worker) {
 
 }  // namespace
 
-ReshardLoad::ReshardLoad(const Environment& environment, ReshardOptions options)
+ReshardLoad::ReshardLoad(const LoadEnvironment& environment, ReshardOptions options)
     : environment_(environment),
       options_(std::move(options)),
-      client_(ConnectTo(environment.cluster)) {}
+      client_(ConnectForLoad(environment.cluster)) {}
 
 void ReshardLoad::Run(const std::atomic<bool>& stop) {
   while (!stop) {
     if (Prepare()) {
       Step();
     } else {
-      Pause(kPause);
+      PauseOfLoad();
     }
   }
 }
@@ -74,6 +65,8 @@ void ReshardLoad::Step() {
   request.set_request_id(NewRequestId());
   const std::map<std::string, int> starts = prepared_;
   std::set<std::string> ids;
+  const RealClock clock;
+  const absl::Duration begin = clock.Monotonic();
   const absl::StatusOr<v1::Operation> operation =
       client_.Execute(request, [&ids](const v1::Operation& now) { ids.insert(now.id()); });
   if (!operation.ok()) {
@@ -81,7 +74,7 @@ void ReshardLoad::Step() {
       environment_.violations.Add(absl::StrCat(
           "operation ", *ids.begin(), " began, and then: ", operation.status().ToString()));
     }
-    ++counts_.refused;
+    ++refused_;
     version_ = before;
     return;
   }
@@ -89,7 +82,13 @@ void ReshardLoad::Step() {
     environment_.violations.Add(
         absl::StrCat("request ", request.request_id(), " began ", ids.size(), " operations"));
   }
-  ++counts_.ended[std::string(StateName(operation->state()))];
+  const absl::Duration took = clock.Monotonic() - begin;
+  longest_ = std::max(longest_, took);
+  if (took > kEndsWithin) {
+    environment_.violations.Add(
+        absl::StrCat("operation ", operation->id(), " ended after ", absl::FormatDuration(took)));
+  }
+  ++counts_[StateName(operation->state())];
   ended_[operation->id()] = *operation;
   CheckOutcome(*operation, starts);
 }
@@ -111,20 +110,27 @@ void ReshardLoad::CheckOutcome(const v1::Operation& operation,
 void ReshardLoad::CheckReceiver(const v1::Operation& operation, const std::string& worker,
                                 bool committed) {
   const int starts = environment_.starts.Of(worker);
+  const absl::StatusOr<bool> is_dirty = reshard_->IsDirty(worker);
   const absl::Status has_new = reshard_->Check(worker, version_);
-  const absl::Status has_old = reshard_->Check(worker, versions_[worker]);
+  const std::optional<uint8_t> old = versions_[worker];
+  const absl::Status has_old =
+      old.has_value() ? reshard_->Check(worker, *old) : absl::DataLossError("it was dirty before");
   if (environment_.starts.Of(worker) != starts || starts % 2 == 1) return;  // killed meanwhile
-  if (has_new.ok()) {
+  const bool may_be_dirty = options_.binding == v1::BINDING_MODE_IN_PLACE && !committed;
+  if (may_be_dirty && is_dirty.ok() && *is_dirty) {
+    versions_[worker] = std::nullopt;
+  } else if (has_new.ok() && is_dirty.ok() && !*is_dirty) {
     versions_[worker] = version_;
   } else if (committed || !has_old.ok()) {
     environment_.violations.Add(absl::StrCat(
-        "operation ", operation.id(), ", ", StateName(operation.state()), ", worker ", worker,
+        options_.destination_storage, ", operation ", operation.id(), ", ",
+        StateName(operation.state()), ", worker ", worker,
         committed ? ": committed, found " : ": expected the new version or the one before, found ",
-        has_new.ToString(), "; ", has_old.ToString()));
+        has_new.ToString(), "; ", has_old.ToString(), is_dirty.ok() && *is_dirty ? "; dirty" : ""));
   }
 }
 
-void ReshardLoad::CheckRecords() {
+void ReshardLoad::Check() {
   int checked = 0;
   for (auto newest = ended_.rbegin(); newest != ended_.rend(); ++newest) {
     if (++checked > kRecordsMax) return;
@@ -135,6 +141,13 @@ void ReshardLoad::CheckRecords() {
         absl::StrCat("operation ", id, " ended ", StateName(ended.state()), ", and is now ",
                      now.ok() ? StateName(now->state()) : now.status().ToString()));
   }
+}
+
+std::string ReshardLoad::Summary() const {
+  std::string text;
+  for (const auto& [state, count] : counts_) absl::StrAppend(&text, state, " ", count, ", ");
+  return absl::StrCat(text, "refused ", refused_, ", longest ",
+                      absl::FormatDuration(absl::Trunc(longest_, absl::Milliseconds(1))));
 }
 
 }  // namespace crossmesh
