@@ -14,6 +14,7 @@
 #include <utility>
 
 #include <CLI/CLI.hpp>
+#include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/string_view.h>
 
@@ -25,22 +26,39 @@ const RealClock& ClockOfStores() {
   return clock;
 }
 
-absl::Status WithCodeOfStore(const absl::Status& status) {
+struct Refusal {
+  int exit_code;
+  absl::string_view remedy;
+};
+
+Refusal RefusalOf(StoreErrorKind kind) {
+  switch (kind) {
+    case StoreErrorKind::kLocked:
+      return {kExitStateLocked, "stop that process, or name another folder"};
+    case StoreErrorKind::kTooNew:
+      return {kExitStateTooNew, "install that release, or restore a backup of before"};
+    case StoreErrorKind::kUnusable:
+      return {kExitStateUnusable, "make the folder this user's alone, and writable"};
+    case StoreErrorKind::kDamaged:
+      return {kExitStateDamaged, "keep the folder, and restore the last backup into another one"};
+    case StoreErrorKind::kFull:
+      return {kExitStateFull, "make room on its disk"};
+  }
+  return {kExitFailure, ""};
+}
+
+// An error of the store, with its folder, what to do about it, and what the process exits with;
+// others as they are.
+absl::Status Explained(const std::string& folder, const absl::Status& status) {
   const std::optional<StoreErrorKind> kind = StoreErrorKindOf(status);
   if (!kind.has_value()) return status;
-  switch (*kind) {
-    case StoreErrorKind::kLocked:
-      return WithExitCode(status, kExitStateLocked);
-    case StoreErrorKind::kTooNew:
-      return WithExitCode(status, kExitStateTooNew);
-    case StoreErrorKind::kUnusable:
-      return WithExitCode(status, kExitStateUnusable);
-    case StoreErrorKind::kDamaged:
-      return WithExitCode(status, kExitStateDamaged);
-    case StoreErrorKind::kFull:
-      return WithExitCode(status, kExitStateFull);
-  }
-  return status;
+  const Refusal refusal = RefusalOf(*kind);
+  // Most messages name the folder already.
+  const std::string where = absl::StrContains(status.message(), folder)
+                                ? std::string(status.message())
+                                : absl::StrCat("store ", folder, ": ", status.message());
+  return WithExitCode(absl::Status(status.code(), absl::StrCat(where, "; ", refusal.remedy)),
+                      refusal.exit_code);
 }
 
 SqliteStore::Options OptionsOf(const std::string& folder) {
@@ -83,8 +101,9 @@ int Finish(const StoreCommand& command, const std::string& folder, absl::Status 
     status = WriteToStandardOutput(absl::StrCat("the store in ", folder, " ", command.done, "\n"));
   }
   if (status.ok()) return EXIT_SUCCESS;
+  status = Explained(folder, status);
   std::cerr << command.name << ": error: " << status.message() << "\n";
-  return ExitCodeOf(WithCodeOfStore(status));
+  return ExitCodeOf(status);
 }
 
 }  // namespace
@@ -94,10 +113,10 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> OpenStoreOfController(
   SqliteStore::Options options = OptionsOf(folder);
   options.on_fatal = std::move(on_fatal);
   absl::StatusOr<std::unique_ptr<SqliteStore>> store = SqliteStore::Open(options);
-  if (!store.ok()) return WithCodeOfStore(store.status());
+  if (!store.ok()) return Explained(folder, store.status());
   // Before any worker hears of it.
   const absl::Status claimed = (*store)->Commit({.epoch = (*store)->next_epoch()}).status();
-  if (!claimed.ok()) return WithCodeOfStore(claimed);
+  if (!claimed.ok()) return Explained(folder, claimed);
   const SqliteStore::Stats stats = (*store)->stats();
   LogInfo("store_opened", {{"folder", folder},
                            {"revision", stats.revision},
