@@ -7,7 +7,7 @@
 #     `/`. PURE: depends on pure modules and common/base only. EXTERNAL marks what ThreadSanitizer cannot see through;
 #     depending on gRPC::*, ucx::* or a marked module marks as well.
 #
-#   crossmesh_test(LABEL unit|allocation|service|live|lab|gpu|install|lint SOURCES box_test.cc
+#   crossmesh_test(LABEL unit|allocation|service|live|lab|gpu|install|python|lint SOURCES box_test.cc
 #                  DEPENDS crossmesh::common_mesh [NAME common_mesh_slow_test] [TIMEOUT seconds] [SHARDS 4] [SERIAL]
 #                  [UNTHREADED])
 #     One GoogleTest binary, named <folder>_test unless NAME is given. Each of its tests is one of ctest, in a process of
@@ -25,7 +25,7 @@
 #
 # Lists are sorted as by `LC_ALL=C sort`.
 
-set(crossmesh_labels unit allocation service live lab gpu install lint)
+set(crossmesh_labels unit allocation service live lab gpu install python lint)
 foreach(label IN LISTS crossmesh_labels)
   add_custom_target(${label}_tests)
 endforeach()
@@ -36,6 +36,7 @@ add_dependencies(live_tests programs)
 add_dependencies(lab_tests programs)
 add_dependencies(gpu_tests programs)
 add_dependencies(install_tests programs)
+add_dependencies(python_tests programs)
 
 function(crossmesh_module)
   cmake_parse_arguments(PARSE_ARGV 0 arg "PURE" "NAME;EXTERNAL" "SOURCES;HEADERS;DEPENDS")

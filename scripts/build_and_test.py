@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import test_reports
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-LABELS = ("unit", "allocation", "service", "live", "lab", "gpu", "install", "lint")
+LABELS = ("unit", "allocation", "service", "live", "lab", "gpu", "install", "python", "lint")
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Build:
 CI = (
     Build("asan", ("unit_tests", "service_tests"), ("unit", "service")),
     Build("release", ("programs", "allocation_tests", "live_tests", "lab_tests", "gpu_tests", "install_tests",
-                      "lint_tests"),
-          ("allocation", "live", "lab", "gpu", "install", "lint")),
+                      "python_tests", "lint_tests"),
+          ("allocation", "live", "lab", "gpu", "install", "python", "lint")),
     Build("tsan", ("unit_tests",), ("unit",)),
 )
 

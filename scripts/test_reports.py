@@ -48,7 +48,7 @@ class Sum:
         for case in ElementTree.parse(binary).getroot().iter("testcase"):
             if case.find("failure") is not None:
                 failed.append(f"{report}: {binary.stem}.{case.get('classname')}.{case.get('name')}")
-            elif case.get("result") == "completed":
+            elif case.get("result") == "completed" or case.get("result") is None and case.find("skipped") is None:
                 self.passed += 1
             else:
                 self.skipped[skip_reason(case)] += 1
