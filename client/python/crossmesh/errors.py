@@ -1,0 +1,106 @@
+"""Errors by status code, each with what it is about, what was expected and what was found."""
+
+import re
+from typing import ClassVar
+
+
+class Error(Exception):
+    """What Crossmesh refused or could not do.
+
+    `code` is the API's status code. `object` is the field, flag, file or thing that the error is about, `expected` and
+    `found` are what its message says of it; each is empty where the message does not say it.
+    """
+
+    code: ClassVar[int] = 2
+
+    def __init__(self, message: str, object: str = "", expected: str = "", found: str = ""):
+        super().__init__(message)
+        self.object = object
+        self.expected = expected
+        self.found = found
+
+
+class InvalidArgumentError(Error, ValueError):
+    """Wrong whatever the state."""
+
+    code = 3
+
+
+class DeadlineExceededError(Error, TimeoutError):
+    code = 4
+
+
+class NotFoundError(Error, LookupError):
+    code = 5
+
+
+class AlreadyExistsError(Error):
+    code = 6
+
+
+class PermissionDeniedError(Error, PermissionError):
+    code = 7
+
+
+class ResourceExhaustedError(Error):
+    """A bound was hit."""
+
+    code = 8
+
+
+class FailedPreconditionError(Error):
+    """To be repeated once the state is another one."""
+
+    code = 9
+
+
+class AbortedError(Error):
+    """Lost a race, or was fenced."""
+
+    code = 10
+
+
+class UnimplementedError(Error, NotImplementedError):
+    code = 12
+
+
+class InternalError(Error):
+    """A fault of Crossmesh."""
+
+    code = 13
+
+
+class UnavailableError(Error, ConnectionError):
+    """To be tried again later."""
+
+    code = 14
+
+
+class DataLossError(Error):
+    """Bytes differ from those that were sent."""
+
+    code = 15
+
+
+class CancelledError(Error):
+    code = 1
+
+
+_BY_CODE: dict[int, type[Error]] = {
+    kind.code: kind
+    for kind in (
+        CancelledError, InvalidArgumentError, DeadlineExceededError, NotFoundError, AlreadyExistsError,
+        PermissionDeniedError, ResourceExhaustedError, FailedPreconditionError, AbortedError, UnimplementedError,
+        InternalError, UnavailableError, DataLossError)
+}  # fmt: skip
+
+# Text outside of double quotes up to a mark; quoted text may have marks in it.
+_PIECE = r'(?:"(?:\\.|[^"\\])*"|[^"])*?'
+_MESSAGE = re.compile(
+    rf"(?P<object>{_PIECE}): expected (?P<expected>{_PIECE}), found (?P<found>{_PIECE})(?:; .*)?$", re.DOTALL)
+
+
+def error_of(code: int, message: str) -> Error:
+    """The exception of a status: messages have the form "OBJECT: expected EXPECTED, found FOUND; MORE"."""
+    match = _MESSAGE.match(message)
+    return _BY_CODE.get(code, Error)(message, **(match.groupdict() if match else {}))
