@@ -374,6 +374,9 @@ function(_crossmesh_proto_library name generated sources depends)
   add_library(crossmesh::${name} ALIAS crossmesh_${name})
   target_include_directories(crossmesh_${name} SYSTEM PUBLIC "${generated}")
   target_link_libraries(crossmesh_${name} PUBLIC ${depends})
+  if(CROSSMESH_WITH_PYTHON)  # whose extension has the messages
+    set_target_properties(crossmesh_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  endif()
   # Uses of memory are watched, as in the code that uses the messages. Looking into generated code for undefined behaviour,
   # or following its paths, would make it twice as dear to compile.
   if(CROSSMESH_SANITIZE)

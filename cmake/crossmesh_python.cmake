@@ -3,6 +3,9 @@
 #   CROSSMESH_WITH_PYTHON   whether the package is built: not under sanitizers, whose runtime a Python has not loaded
 #   CROSSMESH_PYTHON        the interpreter
 #
+#   crossmesh_python_module(NAME _core SOURCES module.cc DEPENDS crossmesh::common_mesh)
+#     An extension of the package, in <build folder>/python/crossmesh, over the libraries that the programs have.
+#
 #   crossmesh_python_tests(layouts_test.py ...)
 #     Files of pytest in this folder, each one test of ctest with label python, over the package in
 #     <build folder>/python and the programs in <build folder>/bin, which $CROSSMESH_PROGRAMS names.
@@ -17,6 +20,33 @@ elseif(NOT EXISTS "${CROSSMESH_PYTHON}")
   message(FATAL_ERROR
     "No ${CROSSMESH_PYTHON}: run scripts/setup, or set CROSSMESH_PYTHON_ENVIRONMENT")
 endif()
+
+if(CROSSMESH_WITH_PYTHON)
+  if(NOT DEFINED Python_EXECUTABLE)
+    set(Python_EXECUTABLE "${CROSSMESH_PYTHON}")
+  endif()
+  find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
+  execute_process(COMMAND "${CROSSMESH_PYTHON}" -m nanobind --cmake_dir
+    OUTPUT_VARIABLE nanobind_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  find_package(nanobind CONFIG REQUIRED)
+endif()
+
+function(crossmesh_python_module)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES;DEPENDS")
+  _crossmesh_check_arguments("${arg_NAME}" "${arg_UNPARSED_ARGUMENTS}" SOURCES DEPENDS)
+  _crossmesh_record(program "${arg_NAME}" FALSE "${arg_SOURCES}" "${arg_DEPENDS}")
+  if(NOT CROSSMESH_WITH_PYTHON)
+    return()
+  endif()
+  nanobind_add_module(${arg_NAME} NB_STATIC NOMINSIZE ${arg_SOURCES})
+  target_include_directories(${arg_NAME} PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${arg_NAME} PRIVATE ${arg_DEPENDS} crossmesh_options)
+  # What it is made of is its own: another extension of the process may have the same libraries.
+  target_link_options(${arg_NAME} PRIVATE LINKER:--exclude-libs,ALL)
+  set_target_properties(${arg_NAME} PROPERTIES
+    COMPILE_WARNING_AS_ERROR ${CROSSMESH_WARNINGS_AS_ERRORS}
+    LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/python/crossmesh")
+endfunction()
 
 function(crossmesh_python_tests)
   foreach(file IN LISTS ARGN)

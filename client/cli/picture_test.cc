@@ -3,7 +3,7 @@
 #include "client/cli/picture.h"
 
 #include "client/cli/pipeline_picture.h"
-#include "client/cli/plan_picture.h"
+#include "client/planning/plan_picture.h"
 #include "client/cli/testing/program_run.h"
 #include "common/base/check.h"
 #include "common/plan/testing/random_tensors.h"

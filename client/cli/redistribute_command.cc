@@ -1,6 +1,6 @@
 #include "client/cli/cli.h"
 #include "client/cli/explained_pairs.h"
-#include "client/cli/local_plan.h"
+#include "client/cli/local_spec.h"
 #include "client/cli/options.h"
 #include "client/cli/picture.h"
 #include "client/cli/plan_report.h"

@@ -1,5 +1,5 @@
 #include "client/cli/cli.h"
-#include "client/cli/local_plan.h"
+#include "client/cli/local_spec.h"
 #include "client/cli/options.h"
 #include "client/cli/plan_report.h"
 #include "client/cli/simulation_files.h"

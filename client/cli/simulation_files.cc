@@ -3,7 +3,7 @@
 #include "client/cli/cli.h"
 #include "client/cli/options.h"
 #include "client/cli/picture.h"
-#include "client/cli/plan_picture.h"
+#include "client/planning/plan_picture.h"
 #include "client/cli/simulation_report.h"
 #include "common/base/status_macros.h"
 

@@ -2,7 +2,7 @@
 // the flags of a reshard, which say what lies where.
 
 #include "client/cli/cli.h"
-#include "client/cli/local_plan.h"
+#include "client/cli/local_spec.h"
 #include "client/cli/memory_flag.h"
 #include "client/cli/options.h"
 #include "client/cli/progress.h"

@@ -7,23 +7,81 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from crossmesh._core import Layout as Layout
+    from crossmesh._core import Manifest as Manifest
+    from crossmesh._core import Mesh as Mesh
+    from crossmesh._core import Rules as Rules
+    from crossmesh._core import Tensor as Tensor
     from crossmesh.client import Client as Client
     from crossmesh.client import connect as connect
     from crossmesh.cluster import local_cluster as local_cluster
+    from crossmesh.drawing import Picture as Picture
+    from crossmesh.drawing import draw as draw
     from crossmesh.errors import Error as Error
+    from crossmesh.manifests import manifest as manifest
+    from crossmesh.planning import Bound as Bound
+    from crossmesh.planning import Plan as Plan
+    from crossmesh.planning import Timeline as Timeline
+    from crossmesh.planning import bound as bound
+    from crossmesh.planning import grids as grids
+    from crossmesh.planning import plan as plan
+    from crossmesh.planning import rules as rules
+    from crossmesh.planning import schedules as schedules
+    from crossmesh.planning import simulate as simulate
 
 # Where each name of the package is defined. A module of the package has no name of this table, since importing it would
 # put the module in the name's place.
 _DEFINED_IN = {
+    # what is planned
+    "Layout": "_core",
+    "Manifest": "_core",
+    "Mesh": "_core",
+    "Rules": "_core",
+    "Tensor": "_core",
+    "manifest": "manifests",
+    # plans
+    "Bound": "planning",
+    "Picture": "drawing",
+    "Plan": "planning",
+    "Timeline": "planning",
+    "bound": "planning",
+    "draw": "drawing",
+    "grids": "planning",
+    "plan": "planning",
+    "rules": "planning",
+    "schedules": "planning",
+    "simulate": "planning",
     # clients
     "Client": "client",
     "Error": "errors",
     "connect": "client",
     "local_cluster": "cluster",
 }
-_MODULES = ("aio", "jax", "torch")
+_MODULES = ("aio", "jax", "parallel", "torch")
 
-__all__ = ["Client", "Error", "connect", "local_cluster"]
+__all__ = [
+    "Bound",
+    "Client",
+    "Error",
+    "Layout",
+    "Manifest",
+    "Mesh",
+    "Picture",
+    "Plan",
+    "Rules",
+    "Tensor",
+    "Timeline",
+    "bound",
+    "connect",
+    "draw",
+    "grids",
+    "local_cluster",
+    "manifest",
+    "plan",
+    "rules",
+    "schedules",
+    "simulate",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-#include "client/cli/plan_picture.h"
+#include "client/planning/plan_picture.h"
 
 #include "planner/network/host_network.h"
 #include "planner/network/nic_ports.h"

@@ -1,17 +1,11 @@
-#include "client/cli/local_plan.h"
+#include "client/cli/local_spec.h"
 
 #include "client/client.h"
-#include "common/base/clock.h"
 #include "common/base/status_macros.h"
-#include "common/plan/tensor_table.h"
 #include "common/reshard/reshard_inputs.h"
-#include "common/wire/plan_codec.h"
 #include "common/wire/reshard_codec.h"
 #include "common/wire/tensor_codec.h"
-#include "planner/redistribute/planning/plan_request.h"
-#include "planner/reshard/reshard_request.h"
 
-#include <memory>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
@@ -39,10 +33,6 @@ absl::Status RefuseNames(const v1::ReshardSpec& spec) {
 
 }  // namespace
 
-v1::PlanSummary LocalPlan::Summary() const {
-  return SummaryOf(plan, proof, {.topology = topology, .duration = duration});
-}
-
 absl::StatusOr<ReshardInputs> ReadInputs(const v1::ReshardSpec& spec) {
   RETURN_IF_ERROR(RefuseNames(spec));
   return FromProto(spec, NamedObjects());
@@ -68,23 +58,12 @@ absl::StatusOr<v1::ReshardSpec> WithNamedObjects(Client& client, v1::ReshardSpec
 
 absl::StatusOr<LocalRequest> MakeLocalRequest(const v1::ReshardSpec& spec) {
   ASSIGN_OR_RETURN(const ReshardInputs inputs, ReadInputs(spec));
-  LocalRequest request{.limits = inputs.limits};
-  ASSIGN_OR_RETURN(request.reshard, RequestWithoutTensors(inputs, Topology()));
-  ASSIGN_OR_RETURN(TensorTable tensors, BuildReshardTensors(inputs));
-  request.reshard.tensors = std::make_shared<const TensorTable>(std::move(tensors));
-  return request;
+  return MakeLocalRequest(inputs);
 }
 
 absl::StatusOr<LocalPlan> MakeLocalPlan(const v1::ReshardSpec& spec) {
-  ASSIGN_OR_RETURN(LocalRequest request, MakeLocalRequest(spec));
-  const RealClock clock;
-  const absl::Duration begin = clock.Monotonic();
-  ASSIGN_OR_RETURN(Plan plan, PlanRequest(request.reshard));
-  ASSIGN_OR_RETURN(Proof proof, Prove(plan, request.limits));
-  return LocalPlan{.plan = std::move(plan),
-                   .proof = std::move(proof),
-                   .topology = std::move(request.reshard.topology),
-                   .duration = clock.Monotonic() - begin};
+  ASSIGN_OR_RETURN(const ReshardInputs inputs, ReadInputs(spec));
+  return MakeLocalPlan(inputs);
 }
 
 v1::PlanReshardResponse ResponseOf(const LocalPlan& made, const v1::PlanReshardRequest& request) {

@@ -1,0 +1,299 @@
+"""Plans, bounds, simulations, schedules and grids, computed in this process: no daemon, no network."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from crossmesh import _core, drawing
+from crossmesh._core import Layout, Manifest, Mesh, Rules
+from crossmesh.errors import FailedPreconditionError, InvalidArgumentError
+
+# A mesh, and what lies where on it: rules, their text, or the layout of all tensors.
+Side = tuple[Mesh | str, Rules | str | Layout | Mapping[str, Layout | str]]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The least time in seconds that any plan could take on the network, and what decides it.
+
+    `proof` has the ports whose rates the bound is a weighted sum of, with their weights.
+    """
+
+    seconds: float
+    ingress_seconds: float
+    uplink_seconds: float
+    rack_ingress_seconds: float
+    rack_uplink_seconds: float
+    proof: tuple[tuple[str, str, float], ...]
+    assumed_rates: bool
+
+
+@dataclass(frozen=True)
+class Port:
+    """One direction of a NIC or of a rack's uplink: rate in bytes a second, and bytes that passed."""
+
+    name: str
+    kind: str
+    bytes_per_second: float
+    bytes: float
+
+
+class Timeline:
+    """A run of a plan on its network, simulated chunk by chunk."""
+
+    def __init__(self, plan: Plan, run: _core.Run):
+        self.plan = plan
+        self._run = run
+
+    @property
+    def seconds(self) -> float:
+        return self._run.seconds
+
+    @property
+    def ports(self) -> list[Port]:
+        return [Port(*port) for port in self._run.ports]
+
+    @property
+    def transfers(self) -> int:
+        """Chunks that passed between hosts."""
+        return self._run.transfers
+
+    def picture(self) -> dict[str, Any]:
+        """What is drawn, as client/draw/draw.py describes it."""
+        result: dict[str, Any] = json.loads(self._run.picture())
+        return result
+
+    def __repr__(self) -> str:
+        bound = self.plan.bound.seconds
+        ratio = f", {self.seconds / bound:.3f} times the bound" if bound > 0 else ""
+        return f"<Timeline of {self.seconds:.6g} s{ratio}, {self.transfers} transfers>"
+
+    def _repr_svg_(self) -> str | None:
+        return drawing.svg_of_picture(self.picture()) if drawing.has_matplotlib() else None
+
+
+class Plan:
+    """A plan, proven: each destination byte is written once, nothing can deadlock, memory stays within limits.
+
+    Times are in seconds, on the network that was described or assumed.
+    """
+
+    def __init__(self, core: _core.Plan):
+        self._core = core
+        self.summary: dict[str, Any] = _numbers(json.loads(core.summary_json()))
+
+    @property
+    def id(self) -> str:
+        """Of all that workers must agree on."""
+        return self._core.id
+
+    @property
+    def strategy(self) -> str:
+        return str(self.summary["strategy"])
+
+    @property
+    def predicted_seconds(self) -> float:
+        return float(self.summary["predicted_seconds"])
+
+    @property
+    def bound(self) -> Bound:
+        summary = self.summary
+        return Bound(
+            *(float(summary[f"{name}seconds"]) for name in
+              ("bound_", "ingress_", "uplink_", "rack_ingress_", "rack_uplink_")),
+            proof=tuple((price["port"], price["name"], float(price["price"])) for price in summary["proof"]),
+            assumed_rates=bool(summary["assumed_rates"]))
+
+    @property
+    def network_bytes(self) -> int:
+        """Through all NICs, counted once, at the sender."""
+        return int(self.summary["network_bytes"])
+
+    @property
+    def destination_bytes(self) -> int:
+        """Of all destination tiles."""
+        return int(self.summary["destination_bytes"])
+
+    @property
+    def peak_device_bytes(self) -> int:
+        """Most that the operation has on a device at once."""
+        return int(self.summary["peak_device_bytes"])
+
+    @property
+    def warnings(self) -> list[str]:
+        return list(self.summary["warnings"])
+
+    def text(self, relays: int = 1000) -> str:
+        """The routes, of so many relays."""
+        return self._core.text(relays)
+
+    def simulate(self) -> Timeline:
+        """Runs the plan on its network. Raises UnimplementedError for plans in several steps."""
+        return Timeline(self, self._core.simulate())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Plan) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return (f"<Plan {self.id[:8]} by {self.strategy}: {self.destination_bytes} bytes in "
+                f"{self.predicted_seconds:.6g} s, bound {self.bound.seconds:.6g} s>")
+
+    def _repr_svg_(self) -> str | None:
+        return self.simulate()._repr_svg_() if drawing.has_matplotlib() else None
+
+
+def plan(
+    manifest: Manifest,
+    source: Side,
+    destination: Side,
+    *,
+    strategy: str = "relay",
+    replica_axes: Sequence[str] = (),
+    topology: str | Mapping[str, Any] | None = None,
+    binding: str | None = None,
+    chunk_bytes: int = 0,
+    nic_share: float = 1.0,
+    device_bytes_max: int = 0,
+    shared_storage: bool = False,
+    broadcasts: bool = True,
+    seed: int = 0,
+) -> Plan:
+    """Plans and proves a reshard of all tensors of a manifest.
+
+    `source` and `destination` are a mesh and where tensors lie on it: rules, their text, one layout for all, or layouts
+    by name. `topology` is a network file, its text or the same as a dictionary; without one all NICs have an assumed
+    rate, and the result says so. `replica_axes` are axes of the destination that count replicas, which commit one by
+    one. `binding` is "shadow" or "in_place", `chunk_bytes` a multiple of 65,536 or 0, `nic_share` above 0 to 1.
+
+    Other threads run meanwhile, and Ctrl-C ends it. Raises InvalidArgumentError naming the side and the tensor,
+    ResourceExhaustedError where `device_bytes_max` is passed.
+    """
+    inputs = _core.Inputs(manifest)
+    inputs.set_source(*_side("source", source))
+    inputs.set_destination(*_side("destination", destination))
+    inputs.strategy = strategy
+    inputs.replica_axes = list(replica_axes)
+    if topology is not None:
+        inputs.set_topology(_document("topology", topology))
+    if binding is not None:
+        inputs.set_binding(binding)
+    inputs.chunk_bytes = chunk_bytes
+    inputs.nic_share = nic_share
+    inputs.set_device_bytes_max(device_bytes_max)
+    inputs.shared_storage = shared_storage
+    inputs.no_broadcasts = not broadcasts
+    inputs.seed = seed
+    return Plan(_core.plan(inputs))
+
+
+def bound(manifest: Manifest, source: Side, destination: Side, **options: Any) -> Bound:
+    """The least time that any plan could take. Takes what `plan` does."""
+    return plan(manifest, source, destination, **options).bound
+
+
+def simulate(plan: Plan) -> Timeline:
+    """Runs a plan on its network, chunk by chunk."""
+    return plan.simulate()
+
+
+def schedules(
+    pipeline: str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    schedule: str | None = None,
+    delay_weight_gradients: bool = False,
+) -> list[dict[str, Any]] | dict[str, Any]:
+    """Every schedule of a pipeline side by side (PipelineCandidate), or the plan of one (PipelinePlan).
+
+    `pipeline` is a PipelineSpec: a dictionary, or the path of a JSON file. `schedule` is a name such as "1f1b", or
+    "auto" for a search; without one all are compared.
+    """
+    text = _document("pipeline", pipeline)
+    choice: dict[str, Any] = {"delay_weight_gradients": delay_weight_gradients}
+    if schedule is not None:
+        choice["schedule"] = schedule
+        found: dict[str, Any] = _numbers(json.loads(_core.plan_pipeline(text, json.dumps(choice))))
+        return found
+    return [_numbers(json.loads(one)) for one in _core.compare_schedules(text, json.dumps(choice))]
+
+
+def grids(*arguments: str, **flags: Any) -> dict[str, Any]:
+    """Ranks the grids of a training by predicted time: `crossmesh grid rank --json` with these flags.
+
+        crossmesh.grids(model="GPT-20B", batch=512, sequence=2048, gpu_host="h100x8", count=64)
+
+    A flag with a hyphen is written with an underscore; True stands for a flag without a value.
+    """
+    from crossmesh import programs
+
+    words = ["grid", "rank", *arguments]
+    for name, value in flags.items():
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            words.append(flag)
+        elif value is not False and value is not None:
+            words += [flag, str(value)]
+    result: dict[str, Any] = programs.document_of(words)
+    return result
+
+
+def _side(name: str, side: Side) -> tuple[Mesh, Rules]:
+    try:
+        mesh, layouts = side
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(
+            f"{name}: expected a mesh and its rules, found {side!r}", name, "a mesh and its rules", repr(side)) from None
+    return mesh if isinstance(mesh, Mesh) else Mesh(mesh), rules(layouts)
+
+
+def rules(layouts: Rules | str | Layout | Mapping[str, Layout | str]) -> Rules:
+    """Layout rules of their text, of one layout for all tensors, or of layouts by the names of tensors."""
+    if isinstance(layouts, Rules):
+        return layouts
+    if isinstance(layouts, Layout):
+        return Rules(f"* {layouts}")
+    if isinstance(layouts, str):
+        return Rules(layouts)
+    for name in layouts:
+        if marks := set(name) & set("*?{} \t\n#"):
+            raise InvalidArgumentError(
+                f'layouts: expected names without {" ".join(sorted(marks))}, which rules read as patterns, '
+                f'found "{name}"', "layouts", "names that are no patterns", f'"{name}"')
+    return Rules("\n".join(f"{name} {layout}" for name, layout in layouts.items()))
+
+
+def _document(name: str, given: str | os.PathLike[str] | Mapping[str, Any]) -> str:
+    if isinstance(given, Mapping):
+        return json.dumps(given)
+    text = os.fspath(given)
+    if text.lstrip().startswith("{"):
+        return text
+    try:
+        with open(text, encoding="utf-8") as file:
+            return file.read()
+    except OSError as error:
+        raise FailedPreconditionError(
+            f"{name} {text}: {error.strerror}", f"{name} {text}", "a file", str(error.strerror)) from error
+
+
+# What JSON has as text, since it is an integer of 64 bits.
+def _numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: int(one) if isinstance(one, str) and _is_count(key) and one.lstrip("-").isdigit() else _numbers(one)
+            for key, one in value.items()
+        }
+    return [_numbers(one) for one in value] if isinstance(value, list) else value
+
+
+_COUNTS = {"tensors", "groups", "classes", "relays", "hops", "channels", "samples", "value"}
+
+
+def _is_count(key: str) -> bool:
+    return key in _COUNTS or "bytes" in key

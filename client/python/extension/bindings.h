@@ -1,0 +1,24 @@
+#pragma once
+
+#include "common/mesh/layout_rules.h"
+
+#include <string>
+
+#include <nanobind/nanobind.h>
+
+namespace crossmesh {
+
+// Layout rules with the text that they were read from.
+struct TextRules {
+  std::string text;
+  LayoutRules rules;
+};
+
+// Each adds classes and functions to the extension, in this order.
+void BindMesh(nanobind::module_& module);
+void BindLayout(nanobind::module_& module);
+void BindManifest(nanobind::module_& module);
+void BindPlan(nanobind::module_& module);
+void BindSchedules(nanobind::module_& module);
+
+}  // namespace crossmesh
