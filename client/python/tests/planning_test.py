@@ -1,0 +1,174 @@
+"""Plans, bounds and simulations as functions, beside the command line's."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import crossmesh
+from crossmesh import Layout, Manifest, Mesh, Tensor, planning, programs
+from crossmesh.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError, ResourceExhaustedError
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+SOURCE = (Mesh("fsdp=4 on a.0,b.0,c.0,d.0"), (EXAMPLES / "gpt2.fsdp.rules").read_text())
+DESTINATION = (Mesh("replica=2,model=2 on e.0-1,f.0-1"), (EXAMPLES / "gpt2.tp.rules").read_text())
+
+
+@pytest.fixture(scope="module")
+def gpt2():
+    return crossmesh.manifest(EXAMPLES / "gpt2.json")
+
+
+def test_a_plan_is_the_command_lines(gpt2):
+    plan = crossmesh.plan(gpt2, SOURCE, DESTINATION, replica_axes=["replica"])
+    shown = programs.document_of([
+        "plan", "--manifest", str(EXAMPLES / "gpt2.json"), "--source", str(SOURCE[0]), "--source-rules",
+        str(EXAMPLES / "gpt2.fsdp.rules"), "--destination", str(DESTINATION[0]), "--destination-rules",
+        str(EXAMPLES / "gpt2.tp.rules"), "--replica-axes", "replica"])["summary"]
+    assert plan.id == shown["id"]
+    for figure in ("bound_seconds", "predicted_seconds", "strategy", "assumed_rates"):
+        assert plan.summary[figure] == shown[figure]
+    for figure in ("network_bytes", "destination_bytes", "relays", "peak_device_bytes"):
+        assert plan.summary[figure] == int(shown[figure])
+    assert plan.bound == crossmesh.bound(gpt2, SOURCE, DESTINATION, replica_axes=["replica"])
+    assert plan.bound.assumed_rates and plan.bound.proof
+    assert "relay" in plan.text()
+    assert plan == crossmesh.plan(gpt2, SOURCE, DESTINATION, replica_axes=["replica"])
+
+
+def test_a_plan_runs_in_simulation_no_faster_than_its_bound(gpt2):
+    for strategy in crossmesh._core.STRATEGIES:
+        plan = crossmesh.plan(gpt2, SOURCE, DESTINATION, strategy=strategy)
+        run = crossmesh.simulate(plan)
+        assert run.seconds >= plan.bound.seconds * (1 - 1e-9), strategy
+        assert max(port.bytes / port.bytes_per_second for port in run.ports) <= run.seconds * (1 + 1e-9)
+        assert run.picture()["picture"] == "plan"
+
+
+def test_layouts_stand_for_rules():
+    manifest = Manifest([Tensor("w", "F32", [8, 4]), Tensor("b", "F32", [8])])
+    mesh, other = Mesh("a=2 on x.0,y.0"), Mesh("b=2 on z.0,z.1")
+    layouts = {"w": Layout("[a, -]"), "b": "[a]"}
+    by_name = crossmesh.plan(manifest, (mesh, layouts), (other, "* [b, ...]"))
+    by_rules = crossmesh.plan(manifest, (mesh, "w [a, -]\nb [a]"), (str(other), "* [b, ...]"))
+    assert by_name.id == by_rules.id
+    one = Manifest([Tensor("w", "F32", [8, 4])])
+    assert crossmesh.plan(one, (mesh, Layout("[a, -]")), (other, Layout("[b, -]"))).destination_bytes == 128
+    with pytest.raises(InvalidArgumentError):
+        planning.rules({"w*": "[a]"})
+
+
+def test_a_described_network_decides_the_bound():
+    manifest = Manifest([Tensor("w", "U8", [1000])])
+    network = {"hosts": [
+        {"name": name, "nics": [{"name": "n", "out_bytes_per_second": rate, "in_bytes_per_second": rate}]}
+        for name, rate in (("x", 100), ("y", 50))]}
+    sides = (Mesh("on x.0"), "* [-]"), (Mesh("on y.0"), "* [-]")
+    bound = crossmesh.bound(manifest, *sides, topology=network)
+    assert bound.seconds == pytest.approx(20) and not bound.assumed_rates
+    assert crossmesh.bound(manifest, *sides, topology=json.dumps(network)) == bound
+    with pytest.raises(InvalidArgumentError):
+        crossmesh.bound(manifest, *sides, topology={"host": []})
+    with pytest.raises(FailedPreconditionError):
+        crossmesh.bound(manifest, *sides, topology="/nowhere/network.json")
+
+
+def test_bad_input_names_what_is_wrong(gpt2):
+    with pytest.raises(InvalidArgumentError) as caught:
+        crossmesh.plan(gpt2, SOURCE, DESTINATION, strategy="fastest")
+    assert "fastest" in str(caught.value)
+    with pytest.raises(InvalidArgumentError):
+        crossmesh.plan(gpt2, SOURCE, DESTINATION, binding="direct")
+    with pytest.raises(InvalidArgumentError):
+        crossmesh.plan(gpt2, SOURCE[0], DESTINATION)
+    with pytest.raises(ResourceExhaustedError):
+        crossmesh.plan(gpt2, SOURCE, DESTINATION, device_bytes_max=1000)
+    with pytest.raises(TypeError):
+        crossmesh.plan("gpt2", SOURCE, DESTINATION)
+
+
+def slow_plan():
+    manifest = Manifest([Tensor(f"t{i}", "U8", [4096 + i, 997]) for i in range(4000)])
+    source = Mesh.of({"a": 64}, [f"s{i}.0" for i in range(64)])
+    destination = Mesh.of({"b": 48}, [f"d{i}.0" for i in range(48)])
+    return crossmesh.plan(manifest, (source, "* [a, -] chunk"), (destination, "* [-, b] balanced"),
+                          strategy="broadcast_search")
+
+
+def test_other_threads_run_while_a_plan_is_made(gpt2):
+    counted, done = [], threading.Event()
+
+    def count():
+        while not done.is_set():
+            counted.append(time.monotonic())
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    begin = time.monotonic()
+    for _ in range(20):
+        crossmesh.plan(gpt2, SOURCE, DESTINATION)
+    end = time.monotonic()
+    done.set()
+    thread.join()
+    inside = [at for at in counted if begin < at < end]
+    # With the lock held it could only count between calls: at most once for each.
+    assert len(inside) > 25, (len(inside), end - begin)
+
+
+def test_ctrl_c_ends_a_plan():
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    begin = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            for _ in range(100):
+                slow_plan()
+    finally:
+        timer.cancel()
+    assert time.monotonic() - begin < 60
+
+
+def test_schedules_are_compared_and_planned():
+    every = crossmesh.schedules(EXAMPLES / "pipeline.json")
+    assert {"1f1b"} <= {candidate["schedule"] for candidate in every}
+    one = crossmesh.schedules(json.loads((EXAMPLES / "pipeline.json").read_text()), schedule="1f1b")
+    assert one["schedule"] == "1f1b"
+    with pytest.raises(InvalidArgumentError):
+        crossmesh.schedules({"rank": []})
+
+
+def test_grids_are_ranked():
+    ranked = crossmesh.grids(model="GPT-20B", batch=512, sequence=2048, gpu_host="h100x8", count=64)
+    assert ranked["grids"]
+    with pytest.raises(InvalidArgumentError):
+        crossmesh.grids(model="none", batch=512, sequence=2048, gpu_host="h100x8", count=64)
+
+
+def test_a_program_that_is_not_there_is_named(monkeypatch, tmp_path):
+    monkeypatch.setenv(programs.VARIABLE, str(tmp_path))
+    with pytest.raises(NotFoundError) as caught:
+        programs.path("crossmesh")
+    assert "CROSSMESH_PROGRAMS" in str(caught.value)
+
+
+def test_the_module_is_the_command_line():
+    import sys
+
+    shown = subprocess.run([sys.executable, "-m", "crossmesh", "--version"], capture_output=True, text=True, check=True)
+    assert "0." in shown.stdout
+
+
+def test_a_layout_is_drawn():
+    layout, mesh = Layout("[a, -] chunk"), Mesh("a=3 on h.0-2")
+    picture = crossmesh.draw(layout, mesh=mesh, shape=[7, 4])
+    assert picture._repr_svg_().startswith("<svg") and picture.svg.count("fill=\"#") == 3
+    assert crossmesh.draw(Layout("[-]"), mesh=mesh, shape=[0]).svg
+    assert crossmesh.draw(Layout("[]"), mesh=mesh, shape=[]).svg
+    with pytest.raises(InvalidArgumentError):
+        crossmesh.draw(layout)
