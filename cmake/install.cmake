@@ -20,6 +20,15 @@ install(FILES examples/demo.py examples/gpt2.fsdp.rules examples/gpt2.json examp
 install(DIRECTORY client/draw client/emit DESTINATION "${CMAKE_INSTALL_DATADIR}/crossmesh" COMPONENT client
   FILES_MATCHING PATTERN "*.py" PATTERN "*_test.py" EXCLUDE PATTERN "__pycache__" EXCLUDE)
 
+# All of it once more, inside the package of a Python wheel.
+set(wheel COMPONENT python EXCLUDE_FROM_ALL)
+install(TARGETS crossmesh crossmesh-controller crossmesh-gpu crossmesh-worker
+  RUNTIME DESTINATION crossmesh/bin ${wheel})
+install(FILES examples/demo.py examples/gpt2.fsdp.rules examples/gpt2.json examples/gpt2.tp.rules
+  DESTINATION crossmesh/share/crossmesh ${wheel})
+install(DIRECTORY client/draw client/emit DESTINATION crossmesh/share/crossmesh ${wheel}
+  FILES_MATCHING PATTERN "*.py" PATTERN "*_test.py" EXCLUDE PATTERN "__pycache__" EXCLUDE)
+
 foreach(component IN ITEMS controller worker client)
   install(FILES deploy/debian/copyright docs/operations.md
     DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/crossmesh-${component}" COMPONENT ${component})

@@ -1,4 +1,4 @@
-"""Layouts of the Python package beside what frameworks really place: python_layouts.py torch|jax [--cases 2000] [--seed 1]
+"""Layouts of the Python package beside what frameworks really place: python_layouts.py torch|jax [--cases N] [--seed N]
 
 Of torch, distribute_tensor and FSDP2 over tensor parallelism are run for every rank, over process groups that send
 nothing; of JAX, shardings over 8 host devices are asked, and some arrays placed. Every element of every slot is
@@ -156,7 +156,7 @@ def check_torch(draw: random.Random, cases: int) -> Outcome:
                 compare_placements(outcome, case, rank, device_mesh, known)
 
         on_every_rank(sizes, body)
-    for _ in range(max(1, cases // 100)):
+    for _ in range(max(1, cases // 40)):
         sizes = [draw.choice([1, 2, 3, 4]), draw.choice([1, 2, 3])]
         drawn = [([draw.randint(1, 17), draw.randint(1, 6) * sizes[1]], draw.choice([0, 0, 1])) for _ in range(10)]
         on_every_rank(sizes, lambda rank, device_mesh, drawn=drawn: [

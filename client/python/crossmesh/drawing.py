@@ -49,7 +49,8 @@ def draw(
     if isinstance(what, Layout):
         if mesh is None or shape is None:
             raise InvalidArgumentError(
-                "draw: expected mesh and shape with a layout, found none", "draw", "mesh and shape with a layout", "none")
+                "draw: expected mesh and shape with a layout, found none",
+                "draw", "mesh and shape with a layout", "none")
         return Picture(svg_of_layout(what, mesh, shape))
     from crossmesh.planning import Plan
 
@@ -61,7 +62,7 @@ def svg_of_layout(layout: Layout, mesh: Mesh, shape: Sequence[int]) -> str:
     tiles = layout.tiles(mesh, shape)
     lengths = [*shape, 1, 1][:2]  # rows down, columns across
     shown = tiles[:_SLOTS_MAX]
-    columns = min(len(shown), max([size for _, size in mesh.axes][-1:] + [1]), 8)
+    columns = min(len(shown), max([*(size for _, size in mesh.axes[-1:]), 1]), 8)
     parts = []
     for slot, tile in enumerate(shown):
         row, column = divmod(slot, columns)

@@ -67,7 +67,7 @@ def whole(rank: int) -> Layout:
 
 
 def vocabulary(axis: str, mesh: Mesh, shape: Sequence[int], *, multiple: int = 64) -> Layout:
-    """Of VocabParallelEmbedding: rows are padded to a multiple, then cut into equal parts; what is padding is in no box.
+    """Of VocabParallelEmbedding: rows are padded to a multiple, then cut into equal parts; no box has padding.
 
     `shape` is the tensor's own, without padding. The last slots' memory goes on after their box, with the padding.
     """

@@ -84,7 +84,7 @@ class Plan:
 
     def __init__(self, core: _core.Plan):
         self._core = core
-        self.summary: dict[str, Any] = _numbers(json.loads(core.summary_json()))
+        self.summary: dict[str, Any] = json.loads(core.summary_json())
 
     @property
     def id(self) -> str:
@@ -218,9 +218,9 @@ def schedules(
     choice: dict[str, Any] = {"delay_weight_gradients": delay_weight_gradients}
     if schedule is not None:
         choice["schedule"] = schedule
-        found: dict[str, Any] = _numbers(json.loads(_core.plan_pipeline(text, json.dumps(choice))))
+        found: dict[str, Any] = json.loads(_core.plan_pipeline(text, json.dumps(choice)))
         return found
-    return [_numbers(json.loads(one)) for one in _core.compare_schedules(text, json.dumps(choice))]
+    return [json.loads(one) for one in _core.compare_schedules(text, json.dumps(choice))]
 
 
 def grids(*arguments: str, **flags: Any) -> dict[str, Any]:
@@ -248,7 +248,8 @@ def _side(name: str, side: Side) -> tuple[Mesh, Rules]:
         mesh, layouts = side
     except (TypeError, ValueError):
         raise InvalidArgumentError(
-            f"{name}: expected a mesh and its rules, found {side!r}", name, "a mesh and its rules", repr(side)) from None
+            f"{name}: expected a mesh and its rules, found {side!r}", name, "a mesh and its rules",
+            repr(side)) from None
     return mesh if isinstance(mesh, Mesh) else Mesh(mesh), rules(layouts)
 
 
@@ -280,20 +281,3 @@ def _document(name: str, given: str | os.PathLike[str] | Mapping[str, Any]) -> s
     except OSError as error:
         raise FailedPreconditionError(
             f"{name} {text}: {error.strerror}", f"{name} {text}", "a file", str(error.strerror)) from error
-
-
-# What JSON has as text, since it is an integer of 64 bits.
-def _numbers(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {
-            key: int(one) if isinstance(one, str) and _is_count(key) and one.lstrip("-").isdigit() else _numbers(one)
-            for key, one in value.items()
-        }
-    return [_numbers(one) for one in value] if isinstance(value, list) else value
-
-
-_COUNTS = {"tensors", "groups", "classes", "relays", "hops", "channels", "samples", "value"}
-
-
-def _is_count(key: str) -> bool:
-    return key in _COUNTS or "bytes" in key

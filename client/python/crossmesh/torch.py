@@ -4,8 +4,8 @@
     layout = crossmesh.torch.layout(dtensor.placements, device_mesh, dtensor.shape)
     placements = crossmesh.torch.placements(layout, mesh, shape)
 
-A placement is said of an axis of the mesh, a layout of a dimension of the tensor: both say the same, and a tensor is the
-same bytes in the same slots either way. What is not is refused.
+A placement is said of an axis of the mesh, a layout of a dimension of the tensor. Either way a tensor is the same bytes
+in the same slots; where it would not be, it is refused.
 """
 
 from __future__ import annotations

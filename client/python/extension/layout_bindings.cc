@@ -32,9 +32,9 @@ Layout OfAxes(AxesOfDimensions dimensions, const std::string& uneven) {
   return OrRaise(ParseLayout(ToString(layout)));
 }
 
-Layout OfTiles(const std::vector<nb::list>& tiles) {
+Layout OfTiles(const std::vector<nb::object>& tiles) {
   ExplicitLayout layout;
-  for (const nb::list& boxes : tiles) {
+  for (const nb::object& boxes : tiles) {
     Tile tile;
     for (const nb::handle box : boxes) tile.push_back(BoxOf(box));
     layout.slots.push_back(std::move(tile));
@@ -125,8 +125,8 @@ void BindLayout(nb::module_& module) {
       .def_static("of", &OfAxes, nb::arg("dimensions"), nb::arg("uneven") = "exact",
                   "From the axes that cut each dimension, major first.")
       .def_static("of_tiles", &OfTiles, nb::arg("tiles"),
-                  nb::sig("def of_tiles(tiles: collections.abc.Sequence[list["
-                          "tuple[slice | tuple[int, int], ...]]]) -> Layout"),
+                  nb::sig("def of_tiles(tiles: collections.abc.Sequence[collections.abc.Iterable["
+                          "collections.abc.Iterable[slice | tuple[int, int]]]]) -> Layout"),
                   "From the boxes of every slot, in the order of its memory.")
       .def("__str__", [](const Layout& self) { return ToString(self); })
       .def("__repr__",

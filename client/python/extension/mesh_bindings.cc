@@ -90,6 +90,9 @@ void BindMesh(nb::module_& module) {
           [](Mesh* self, const std::string& text) { new (self) Mesh(OrRaise(ParseMesh(text))); },
           nb::arg("text"), "From its text, such as 'data=2,model=2 on a.0-1,b.0-1'.")
       .def_static("of", &MeshOf, nb::arg("axes"), nb::arg("devices"),
+                  nb::sig("def of(axes: dict[str, int] | "
+                          "collections.abc.Sequence[tuple[str, int]], "
+                          "devices: str | collections.abc.Sequence[str]) -> Mesh"),
                   "From axes {name: size} or pairs of these, and devices in slot order, such as "
                   "'a.0-3' or ['a.0', 'a.1'].")
       .def_prop_ro("axes", &AxesOf, "Names and sizes, major first.")

@@ -2,6 +2,7 @@
 #include "client/planning/plan_picture.h"
 #include "client/python/extension/bindings.h"
 #include "client/python/extension/interruptible.h"
+#include "client/python/extension/json_text.h"
 #include "client/python/extension/raised_status.h"
 #include "common/base/error_place.h"
 #include "common/mesh/manifest.h"
@@ -19,9 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
-#include <absl/time/time.h>
-#include <google/protobuf/util/json_util.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -58,18 +58,6 @@ std::shared_ptr<SimulatedRun> Simulated(const std::shared_ptr<const LocalPlan>& 
     return Simulate(made->plan, made->topology, {.keep_transfers = true}, cancelled);
   });
   return std::make_shared<SimulatedRun>(SimulatedRun{made, std::move(timeline)});
-}
-
-// As the API has it in JSON.
-std::string SummaryText(const LocalPlan& made) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.preserve_proto_field_names = true;
-  options.always_print_primitive_fields = true;
-  std::string text;
-  const auto status =
-      google::protobuf::util::MessageToJsonString(made.Summary(), &text, options);
-  if (!status.ok()) RaiseStatus(absl::InternalError(status.ToString()));
-  return text;
 }
 
 void BindInputs(nb::module_& module) {
@@ -145,7 +133,7 @@ void BindPlan(nb::module_& module) {
   BindRun(module);
   nb::class_<LocalPlan>(module, "Plan", "A plan, proven. Immutable.")
       .def_prop_ro("id", [](const LocalPlan& self) { return self.plan.id().ToString(); })
-      .def("summary_json", &SummaryText)
+      .def("summary_json", [](const LocalPlan& self) { return JsonTextOf(self.Summary()); })
       .def(
           "text", [](const LocalPlan& self, int64_t relays) { return ToText(self.plan, relays); },
           nb::arg("relays") = 1000, "The plan's routes, of so many relays.")

@@ -1,5 +1,6 @@
 #include "client/python/extension/bindings.h"
 #include "client/python/extension/interruptible.h"
+#include "client/python/extension/json_text.h"
 #include "client/python/extension/raised_status.h"
 #include "common/mesh/json_reader.h"
 #include "common/mesh/mesh.h"
@@ -32,16 +33,6 @@ void ReadJson(const char* what, const std::string& text, google::protobuf::Messa
       std::string(status.message()))));
 }
 
-std::string JsonOf(const google::protobuf::Message& message) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.preserve_proto_field_names = true;
-  options.always_print_primitive_fields = true;
-  std::string text;
-  const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
-  if (!status.ok()) RaiseStatus(absl::InternalError(status.ToString()));
-  return text;
-}
-
 struct PipelineRequest {
   PipelineDescription description;
   v1::PipelineChoice choice;
@@ -62,7 +53,7 @@ std::string PlannedPipelineText(const std::string& pipeline, const std::string& 
   const auto planned = Interruptibly([&request](CancelCheck cancelled) {
     return PlanPipeline(std::move(request.description), request.choice, cancelled);
   });
-  return JsonOf(planned->Summary());
+  return JsonTextOf(planned->Summary());
 }
 
 std::vector<std::string> ComparedTexts(const std::string& pipeline, const std::string& choice) {
@@ -71,7 +62,7 @@ std::vector<std::string> ComparedTexts(const std::string& pipeline, const std::s
     return ComparePipelineSchedules(request.description, request.choice, cancelled);
   });
   std::vector<std::string> texts;
-  for (const v1::PipelineCandidate& candidate : candidates) texts.push_back(JsonOf(candidate));
+  for (const v1::PipelineCandidate& candidate : candidates) texts.push_back(JsonTextOf(candidate));
   return texts;
 }
 

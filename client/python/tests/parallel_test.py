@@ -41,7 +41,8 @@ def test_experts_have_a_mesh_of_their_own():
         parallel.megatron_meshes("h.0-15", order="tp-dp-pp")
 
 
-@pytest.mark.parametrize(("rows", "parts", "multiple"), [(100, 4, 64), (128, 4, 64), (130, 2, 64), (50, 8, 64), (51, 3, 3)])
+@pytest.mark.parametrize(
+    ("rows", "parts", "multiple"), [(100, 4, 64), (128, 4, 64), (130, 2, 64), (50, 8, 64), (51, 3, 3)])
 def test_a_vocabulary_is_padded_before_it_is_cut(rows, parts, multiple):
     mesh = Mesh.of({"tp": parts}, f"h.0-{parts - 1}")
     whole = numpy.arange(rows * 2).reshape(rows, 2)

@@ -100,7 +100,7 @@ def slow_plan():
                           strategy="broadcast_search")
 
 
-def test_other_threads_run_while_a_plan_is_made(gpt2):
+def test_other_threads_run_while_a_plan_is_made():
     counted, done = [], threading.Event()
 
     def count():
@@ -111,14 +111,13 @@ def test_other_threads_run_while_a_plan_is_made(gpt2):
     thread = threading.Thread(target=count)
     thread.start()
     begin = time.monotonic()
-    for _ in range(20):
-        crossmesh.plan(gpt2, SOURCE, DESTINATION)
+    slow_plan()
     end = time.monotonic()
     done.set()
     thread.join()
     inside = [at for at in counted if begin < at < end]
-    # With the lock held it could only count between calls: at most once for each.
-    assert len(inside) > 25, (len(inside), end - begin)
+    # With the lock held it could only count before and after what is planned.
+    assert len(inside) > 20, (len(inside), end - begin)
 
 
 def test_ctrl_c_ends_a_plan():
@@ -136,9 +135,10 @@ def test_ctrl_c_ends_a_plan():
 
 def test_schedules_are_compared_and_planned():
     every = crossmesh.schedules(EXAMPLES / "pipeline.json")
-    assert {"1f1b"} <= {candidate["schedule"] for candidate in every}
+    assert {"1f1b", "auto"} <= {candidate["name"] for candidate in every}
     one = crossmesh.schedules(json.loads((EXAMPLES / "pipeline.json").read_text()), schedule="1f1b")
-    assert one["schedule"] == "1f1b"
+    assert one["schedule"] == "1f1b" and one["predicted_seconds"] >= one["bound_seconds"]
+    assert isinstance(one["proven_ops"], int)
     with pytest.raises(InvalidArgumentError):
         crossmesh.schedules({"rank": []})
 
