@@ -3,8 +3,8 @@
 #include "client/cli/picture.h"
 
 #include "client/cli/pipeline_picture.h"
-#include "client/planning/plan_picture.h"
 #include "client/cli/testing/program_run.h"
+#include "client/planning/plan_picture.h"
 #include "common/base/check.h"
 #include "common/plan/testing/random_tensors.h"
 #include "common/plan/testing/random_topology.h"

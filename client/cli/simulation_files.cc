@@ -3,8 +3,8 @@
 #include "client/cli/cli.h"
 #include "client/cli/options.h"
 #include "client/cli/picture.h"
-#include "client/planning/plan_picture.h"
 #include "client/cli/simulation_report.h"
+#include "client/planning/plan_picture.h"
 #include "common/base/status_macros.h"
 
 namespace crossmesh {

@@ -18,7 +18,7 @@ COLUMNS_MAX = 120
 LONG_ADDRESS = re.compile(r"\S*(?:https?://|\]\()\S{60,}")
 ENTRIES = ("README.md", "ARCHITECTURE.md")
 # What is built or installed, and what a forge shows by itself, without a link.
-NOT_PAGES = (".cache", ".cuda", ".git", ".github", "build")
+NOT_PAGES = (".cache", ".cuda", ".git", ".github", ".python", "build")
 
 FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
 HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*#*$")

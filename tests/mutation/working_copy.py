@@ -37,8 +37,9 @@ def update() -> None:
 
 def configure(preset: str) -> pathlib.Path:
     """The build folder, with what its sources include. The copy has the wheels that scripts/setup installed."""
-    if (ROOT / ".cuda").exists() and not (TREE / ".cuda").exists():
-        (TREE / ".cuda").symlink_to(ROOT / ".cuda")
+    for environment in (".cuda", ".python"):
+        if (ROOT / environment).exists() and not (TREE / environment).exists():
+            (TREE / environment).symlink_to(ROOT / environment)
     quiet = {"cwd": TREE, "check": True, "stdout": subprocess.DEVNULL}
     subprocess.run(["cmake", "--preset", preset], **quiet)
     folder = TREE / "build" / preset

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from crossmesh._core import Mesh as Mesh
     from crossmesh._core import Rules as Rules
     from crossmesh._core import Tensor as Tensor
+    from crossmesh._core import strategies as strategies
     from crossmesh.client import Client as Client
     from crossmesh.client import connect as connect
     from crossmesh.cluster import local_cluster as local_cluster
@@ -51,6 +52,7 @@ _DEFINED_IN = {
     "rules": "planning",
     "schedules": "planning",
     "simulate": "planning",
+    "strategies": "_core",
     # clients
     "Client": "client",
     "Error": "errors",
@@ -81,6 +83,7 @@ __all__ = [
     "rules",
     "schedules",
     "simulate",
+    "strategies",
 ]
 
 

@@ -103,8 +103,11 @@ class Plan:
     def bound(self) -> Bound:
         summary = self.summary
         return Bound(
-            *(float(summary[f"{name}seconds"]) for name in
-              ("bound_", "ingress_", "uplink_", "rack_ingress_", "rack_uplink_")),
+            seconds=float(summary["bound_seconds"]),
+            ingress_seconds=float(summary["ingress_seconds"]),
+            uplink_seconds=float(summary["uplink_seconds"]),
+            rack_ingress_seconds=float(summary["rack_ingress_seconds"]),
+            rack_uplink_seconds=float(summary["rack_uplink_seconds"]),
             proof=tuple((price["port"], price["name"], float(price["price"])) for price in summary["proof"]),
             assumed_rates=bool(summary["assumed_rates"]))
 

@@ -46,10 +46,15 @@ def path(name: str) -> pathlib.Path:
 
 def document_of(words: Sequence[str]) -> Any:
     """What a command of the command line prints with --json. Raises its error."""
+    return json.loads(text_of([*words, "--json"]))
+
+
+def text_of(words: Sequence[str]) -> str:
+    """What a command of the command line prints. Raises its error, of which all is known with --json."""
     done = subprocess.run(
-        [path("crossmesh"), *words, "--json"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        [path("crossmesh"), *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if done.returncode == 0:
-        return json.loads(done.stdout)
+        return done.stdout
     for text in (done.stdout, done.stderr):
         try:
             error = json.loads(text)["error"]

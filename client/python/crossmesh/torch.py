@@ -3,6 +3,7 @@
     mesh = crossmesh.torch.mesh(device_mesh, devices=["node-a.0", "node-a.1", "node-b.0", "node-b.1"])
     layout = crossmesh.torch.layout(dtensor.placements, device_mesh, dtensor.shape)
     placements = crossmesh.torch.placements(layout, mesh, shape)
+    dtensor = crossmesh.torch.redistribute(dtensor, [Shard(1), Replicate()])
 
 A placement is said of an axis of the mesh, a layout of a dimension of the tensor. Either way a tensor is the same bytes
 in the same slots; where it would not be, it is refused.
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossmesh import _cuts
 from crossmesh._core import Layout, Manifest, Mesh, Tensor
+from crossmesh._redistribution import redistribute as redistribute
 from crossmesh.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

@@ -68,11 +68,12 @@ void BindRules(nb::module_& module) {
           },
           nb::arg("text"), "From the text of docs/text-forms.md, such as '*.weight [model, -]'.")
       .def_ro("text", &TextRules::text)
-      .def("match", &MatchOf, nb::arg("tensor"), nb::arg("rank"),
-           nb::sig("def match(self, tensor: str, rank: int) -> "
-                   "tuple[Layout, dict[str, int], str | None]"),
-           "The layout of a tensor, the coordinates of the sub-mesh that has it, and its type there "
-           "if the rule names one.")
+      .def(
+          "match", &MatchOf, nb::arg("tensor"), nb::arg("rank"),
+          nb::sig("def match(self, tensor: str, rank: int) -> "
+                  "tuple[Layout, dict[str, int], str | None]"),
+          "The layout of a tensor, the coordinates of the sub-mesh that has it, and its type there "
+          "if the rule names one.")
       .def("__str__", [](const TextRules& rules) { return rules.text; })
       .def("__repr__", [](const TextRules& rules) {
         return absl::StrCat("Rules(", nb::repr(nb::cast(rules.text)).c_str(), ")");
@@ -84,8 +85,7 @@ void BindForm(nb::class_<Layout>& layout) {
       .def_prop_ro(
           "dimensions",
           [](const Layout& self) {
-            return self.axes() == nullptr ? std::nullopt
-                                          : std::optional(self.axes()->dimensions);
+            return self.axes() == nullptr ? std::nullopt : std::optional(self.axes()->dimensions);
           },
           "The axes that cut each dimension, major first; None of explicit tiles.")
       .def_prop_ro(

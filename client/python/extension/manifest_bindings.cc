@@ -58,8 +58,9 @@ void BindTensor(nb::module_& module) {
           "__init__",
           [](TensorSpec* self, std::string name, const std::string& dtype,
              const std::vector<int64_t>& shape) {
-            new (self) TensorSpec{
-                .name = std::move(name), .type = OrRaise(ParseDataType(dtype)), .shape = ShapeOf(shape)};
+            new (self) TensorSpec{.name = std::move(name),
+                                  .type = OrRaise(ParseDataType(dtype)),
+                                  .shape = ShapeOf(shape)};
           },
           nb::arg("name"), nb::arg("dtype"), nb::arg("shape"),
           "`dtype` as in safetensors files: BF16, F32, F8_E4M3, ...")
@@ -77,8 +78,7 @@ void BindTensor(nb::module_& module) {
             return nb::isinstance<TensorSpec>(other) && self == nb::cast<const TensorSpec&>(other);
           },
           nb::arg("other"), nb::sig("def __eq__(self, other: object, /) -> bool"))
-      .def("__hash__",
-           [](const TensorSpec& self) { return nb::hash(nb::cast(TensorText(self))); })
+      .def("__hash__", [](const TensorSpec& self) { return nb::hash(nb::cast(TensorText(self))); })
       .def(
           "__reduce__",
           [](const TensorSpec& self) {
@@ -115,21 +115,22 @@ void BindManifest(nb::module_& module) {
       .def("to_json", &ManifestText, "The text of a manifest file.")
       .def_prop_ro("tensors", &Manifest::tensors)
       .def_prop_ro("bytes", &Manifest::bytes)
-      .def_prop_ro("digest", [](const Manifest& self) { return self.digest().ToString(); },
-                   "Of names, types and shapes in order.")
+      .def_prop_ro(
+          "digest", [](const Manifest& self) { return self.digest().ToString(); },
+          "Of names, types and shapes in order.")
       .def("__getitem__", &FoundIn, nb::arg("name"), "The tensor of that name.")
-      .def("__contains__",
-           [](const Manifest& self, const std::string& name) { return self.Find(name).has_value(); },
-           nb::arg("name"))
+      .def(
+          "__contains__",
+          [](const Manifest& self, const std::string& name) { return self.Find(name).has_value(); },
+          nb::arg("name"))
       .def("__len__", [](const Manifest& self) { return self.tensors().size(); })
       .def(
-          "__iter__",
-          [](const Manifest& self) { return nb::iter(nb::cast(self.tensors())); },
+          "__iter__", [](const Manifest& self) { return nb::iter(nb::cast(self.tensors())); },
           nb::sig("def __iter__(self) -> collections.abc.Iterator[Tensor]"))
       .def("__repr__",
            [](const Manifest& self) {
-             return absl::StrCat("<Manifest of ", self.tensors().size(), " tensors, ",
-                                 self.bytes(), " bytes>");
+             return absl::StrCat("<Manifest of ", self.tensors().size(), " tensors, ", self.bytes(),
+                                 " bytes>");
            })
       .def(
           "__eq__",
@@ -137,7 +138,8 @@ void BindManifest(nb::module_& module) {
             return nb::isinstance<Manifest>(other) && self == nb::cast<const Manifest&>(other);
           },
           nb::arg("other"), nb::sig("def __eq__(self, other: object, /) -> bool"))
-      .def("__hash__", [](const Manifest& self) { return nb::hash(nb::cast(self.digest().ToString())); })
+      .def("__hash__",
+           [](const Manifest& self) { return nb::hash(nb::cast(self.digest().ToString())); })
       .def(
           "__reduce__",
           [](const Manifest& self) {

@@ -39,9 +39,9 @@ Mesh MeshOf(const std::variant<nb::dict, AxisSizes>& axes, const DeviceNames& de
   const auto* text = std::get_if<std::string>(&devices);
   return OrRaise(Mesh::Create(
       std::move(named),
-      OrRaise(ParseDevices(text != nullptr
-                               ? *text
-                               : absl::StrJoin(std::get<std::vector<std::string>>(devices), ",")))));
+      OrRaise(ParseDevices(
+          text != nullptr ? *text
+                          : absl::StrJoin(std::get<std::vector<std::string>>(devices), ",")))));
 }
 
 void CheckSlot(const Mesh& mesh, int64_t slot) {
@@ -82,9 +82,10 @@ std::vector<std::string> DevicesOf(const Mesh& mesh) {
 }  // namespace
 
 void BindMesh(nb::module_& module) {
-  nb::class_<Mesh>(module, "Mesh",
-                   "Named axes over an ordered list of slots, each bound to a device HOST.INDEX.\n\n"
-                   "Slots are numbered row-major, the last axis running fastest. Immutable.")
+  nb::class_<Mesh>(
+      module, "Mesh",
+      "Named axes over an ordered list of slots, each bound to a device HOST.INDEX.\n\n"
+      "Slots are numbered row-major, the last axis running fastest. Immutable.")
       .def(
           "__init__",
           [](Mesh* self, const std::string& text) { new (self) Mesh(OrRaise(ParseMesh(text))); },
@@ -110,7 +111,8 @@ void BindMesh(nb::module_& module) {
            "The sub-mesh at fixed coordinates of some axes, which go away.")
       .def("__len__", &Mesh::slots)
       .def("__str__", [](const Mesh& mesh) { return ToString(mesh); })
-      .def("__repr__", [](const Mesh& mesh) { return absl::StrCat("Mesh('", ToString(mesh), "')"); })
+      .def("__repr__",
+           [](const Mesh& mesh) { return absl::StrCat("Mesh('", ToString(mesh), "')"); })
       .def(
           "__eq__",
           [](const Mesh& mesh, nb::handle other) {

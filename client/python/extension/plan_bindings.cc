@@ -49,8 +49,8 @@ BindingMode BindingOf(const std::string& name) {
 }
 
 std::shared_ptr<const LocalPlan> Planned(const ReshardInputs& inputs) {
-  return std::make_shared<const LocalPlan>(Interruptibly(
-      [&inputs](CancelCheck cancelled) { return MakeLocalPlan(inputs, cancelled); }));
+  return std::make_shared<const LocalPlan>(
+      Interruptibly([&inputs](CancelCheck cancelled) { return MakeLocalPlan(inputs, cancelled); }));
 }
 
 std::shared_ptr<SimulatedRun> Simulated(const std::shared_ptr<const LocalPlan>& made) {
@@ -112,7 +112,8 @@ void BindRun(nb::module_& module) {
             nb::list ports;
             for (size_t i = 0; i < self.timeline.ports.size(); ++i) {
               const NetworkPort& port = self.timeline.ports[i];
-              ports.append(nb::make_tuple(port.name, std::string(ToProto(PortPrice{port.kind}).port()),
+              ports.append(nb::make_tuple(port.name,
+                                          std::string(ToProto(PortPrice{port.kind}).port()),
                                           port.bytes_per_second, self.timeline.port_bytes[i]));
             }
             return ports;
@@ -137,14 +138,23 @@ void BindPlan(nb::module_& module) {
       .def(
           "text", [](const LocalPlan& self, int64_t relays) { return ToText(self.plan, relays); },
           nb::arg("relays") = 1000, "The plan's routes, of so many relays.")
-      .def("simulate", [](const std::shared_ptr<LocalPlan>& self) { return Simulated(self); },
-           "Runs the plan on its network, chunk by chunk.");
-  module.def("plan", [](const ReshardInputs& inputs) {
+      .def(
+          "simulate", [](const std::shared_ptr<LocalPlan>& self) { return Simulated(self); },
+          "Runs the plan on its network, chunk by chunk.");
+  module.def(
+      "plan",
+      [](const ReshardInputs& inputs) {
         return std::const_pointer_cast<LocalPlan>(Planned(inputs));
-      }, nb::arg("inputs"), "Plans and proves. Other threads run meanwhile; Ctrl-C ends it.");
-  std::vector<std::string> strategies;
-  for (const Strategy strategy : kAllStrategies) strategies.emplace_back(StrategyName(strategy));
-  module.attr("STRATEGIES") = nb::tuple(nb::cast(strategies));
+      },
+      nb::arg("inputs"), "Plans and proves. Other threads run meanwhile; Ctrl-C ends it.");
+  module.def(
+      "strategies",
+      [] {
+        std::vector<std::string> names;
+        for (const Strategy strategy : kAllStrategies) names.emplace_back(StrategyName(strategy));
+        return names;
+      },
+      "Names of those that any devices can run.");
 }
 
 }  // namespace crossmesh

@@ -28,9 +28,9 @@ void ReadJson(const char* what, const std::string& text, google::protobuf::Messa
   OrRaise(ParseJson(what, text).status());
   const auto status = google::protobuf::util::JsonStringToMessage(text, &message);
   if (status.ok()) return;
-  RaiseStatus(absl::InvalidArgumentError(absl::StrCat(
-      what, ": expected the JSON of a ", message.GetDescriptor()->name(), ", found ",
-      std::string(status.message()))));
+  RaiseStatus(absl::InvalidArgumentError(absl::StrCat(what, ": expected the JSON of a ",
+                                                      message.GetDescriptor()->name(), ", found ",
+                                                      std::string(status.message()))));
 }
 
 struct PipelineRequest {
@@ -69,9 +69,10 @@ std::vector<std::string> ComparedTexts(const std::string& pipeline, const std::s
 }  // namespace
 
 void BindSchedules(nb::module_& module) {
-  module.def("plan_pipeline", &PlannedPipelineText, nb::arg("pipeline"), nb::arg("choice"),
-             "The schedule of a pipeline, as the JSON of a PipelinePlan; both arguments are JSON, of "
-             "a PipelineSpec and a PipelineChoice.");
+  module.def(
+      "plan_pipeline", &PlannedPipelineText, nb::arg("pipeline"), nb::arg("choice"),
+      "The schedule of a pipeline, as the JSON of a PipelinePlan; both arguments are JSON, of "
+      "a PipelineSpec and a PipelineChoice.");
   module.def("compare_schedules", &ComparedTexts, nb::arg("pipeline"), nb::arg("choice"),
              "The JSON of a PipelineCandidate for every schedule.");
 }

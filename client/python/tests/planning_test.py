@@ -42,7 +42,7 @@ def test_a_plan_is_the_command_lines(gpt2):
 
 
 def test_a_plan_runs_in_simulation_no_faster_than_its_bound(gpt2):
-    for strategy in crossmesh._core.STRATEGIES:
+    for strategy in crossmesh.strategies():
         plan = crossmesh.plan(gpt2, SOURCE, DESTINATION, strategy=strategy)
         run = crossmesh.simulate(plan)
         assert run.seconds >= plan.bound.seconds * (1 - 1e-9), strategy
