@@ -39,7 +39,7 @@ def compare(rank: int, file: str, pairs: int, seed: int) -> None:
     for pair in range(pairs):
         sizes = draw.choice(SIZES)
         rank_of_tensor = draw.choice([1, 2, 2, 3])
-        shape = [4 * draw.randint(1, 3) for _ in range(rank_of_tensor)]
+        shape = [draw.randint(1, 9) for _ in range(rank_of_tensor)]
         source = random_placements(draw, sizes, rank_of_tensor, True)
         wanted = random_placements(draw, sizes, rank_of_tensor, False)
         whole = torch.arange(float(torch.Size(shape).numel())).reshape(shape)

@@ -13,17 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crossmesh._core import Layout, Manifest, Mesh, Tensor
+from crossmesh._dtypes import name_of
 from crossmesh.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     import jax
-
-# By the name of numpy's dtype; those of safetensors files.
-DTYPES = {
-    "bool": "BOOL", "uint8": "U8", "int8": "I8", "float8_e5m2": "F8_E5M2", "float8_e4m3fn": "F8_E4M3", "int16": "I16",
-    "uint16": "U16", "float16": "F16", "bfloat16": "BF16", "int32": "I32", "uint32": "U32", "float32": "F32",
-    "int64": "I64", "uint64": "U64", "float64": "F64",
-}  # fmt: skip
 
 
 def mesh(jax_mesh: jax.sharding.Mesh, device_name: Callable[[Any], str] | None = None) -> Mesh:
@@ -136,12 +130,7 @@ def manifest(tree: Any) -> Manifest:
             raise InvalidArgumentError(
                 f'leaf "{name}": expected an array, found {type(leaf).__name__}',
                 f'leaf "{name}"', "an array", type(leaf).__name__)
-        dtype = str(leaf.dtype)
-        if dtype not in DTYPES:
-            raise InvalidArgumentError(
-                f'leaf "{name}": expected a dtype among {", ".join(DTYPES)}, found {dtype}',
-                f'leaf "{name}"', f"a dtype among {', '.join(DTYPES)}", dtype)
-        tensors.append(Tensor(name, DTYPES[dtype], list(leaf.shape)))
+        tensors.append(Tensor(name, name_of(f'leaf "{name}"', leaf.dtype), list(leaf.shape)))
     return Manifest(tensors)
 
 

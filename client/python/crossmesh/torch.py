@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossmesh import _cuts
 from crossmesh._core import Layout, Manifest, Mesh, Tensor
+from crossmesh._dtypes import name_of
 from crossmesh._redistribution import redistribute as redistribute
 from crossmesh.errors import InvalidArgumentError
 
@@ -25,13 +26,6 @@ if TYPE_CHECKING:
     from torch.distributed.tensor.placement_types import Placement
 
 _ORIGINS = ("distribute_tensor", "fsdp2")
-
-# By the name of torch.dtype; those of safetensors files.
-DTYPES = {
-    "bool": "BOOL", "uint8": "U8", "int8": "I8", "float8_e5m2": "F8_E5M2", "float8_e4m3fn": "F8_E4M3", "int16": "I16",
-    "uint16": "U16", "float16": "F16", "bfloat16": "BF16", "int32": "I32", "uint32": "U32", "float32": "F32",
-    "int64": "I64", "uint64": "U64", "float64": "F64",
-}  # fmt: skip
 
 
 def mesh(device_mesh: DeviceMesh, devices: Sequence[str] | None = None) -> Mesh:
@@ -155,17 +149,8 @@ def manifest(state_dict: Mapping[str, Any]) -> Manifest:
             raise InvalidArgumentError(
                 f'entry "{name}": expected a tensor, found {type(value).__name__}',
                 f'entry "{name}"', "a tensor", type(value).__name__)
-        tensors.append(Tensor(name, _dtype_name(name, value.dtype), [int(length) for length in value.shape]))
+        tensors.append(Tensor(name, name_of(f'entry "{name}"', value.dtype), [int(length) for length in value.shape]))
     return Manifest(tensors)
-
-
-def _dtype_name(tensor: str, dtype: object) -> str:
-    name = str(dtype).removeprefix("torch.")
-    if name not in DTYPES:
-        raise InvalidArgumentError(
-            f'entry "{tensor}": expected a dtype among {", ".join(DTYPES)}, found {name}',
-            f'entry "{tensor}"', f"a dtype among {', '.join(DTYPES)}", name)
-    return DTYPES[name]
 
 
 def _mesh_of(given: Mesh | DeviceMesh) -> Mesh:
