@@ -57,6 +57,7 @@ Client::Client(std::string address, const ClientOptions& options,
     : address_(std::move(address)),
       options_(options),
       stubs_(std::make_unique<Stubs>(Stubs{
+          .controllers = v1::ControllerService::NewStub(channel),
           .meshes = v1::MeshService::NewStub(channel),
           .manifests = v1::ManifestService::NewStub(channel),
           .networks = v1::NetworkService::NewStub(channel),

@@ -2,6 +2,7 @@
 
 #include "client/outcome.h"
 #include "common/mesh/manifest.h"
+#include "crossmesh/v1/controller_service.pb.h"
 #include "crossmesh/v1/manifest_service.pb.h"
 #include "crossmesh/v1/mesh_service.pb.h"
 #include "crossmesh/v1/network_service.pb.h"
@@ -138,6 +139,17 @@ class Client {
   // The run ends after the iteration that runs, or at once with `now`; returns without waiting for
   // that. NotFound.
   absl::Status StopPipelineRun(const std::string& id, bool now);
+
+  // The controller itself, and how its store does.
+  absl::StatusOr<v1::Controller> GetController();
+  // The newest lines of its log, oldest first.
+  absl::StatusOr<std::vector<std::string>> ListLogLines(int32_t count);
+  // Of the next three FailedPrecondition: its store is in no folder. The file, on its machine, of a
+  // new copy.
+  absl::StatusOr<std::string> BackUpStore();
+  // The revision that was verified at least; DataLoss.
+  absl::StatusOr<int64_t> VerifyStore();
+  absl::Status ReleaseStoreReserve();
 
   // By name.
   absl::StatusOr<std::vector<v1::Worker>> ListWorkers();

@@ -1,5 +1,5 @@
 // How a Client makes calls that answer once: again while the controller is unavailable, and page by
-// page, and the stubs that it makes them by. Only client.cc needs these.
+// page, and the stubs that it makes them by. Only what is in Client needs these.
 
 #pragma once
 
@@ -7,6 +7,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/deadline.h"
 #include "common/rpc/status_codec.h"
+#include "crossmesh/v1/controller_service.grpc.pb.h"
 #include "crossmesh/v1/manifest_service.grpc.pb.h"
 #include "crossmesh/v1/mesh_service.grpc.pb.h"
 #include "crossmesh/v1/network_service.grpc.pb.h"
@@ -28,6 +29,7 @@
 namespace crossmesh {
 
 struct Client::Stubs {
+  std::unique_ptr<v1::ControllerService::Stub> controllers;
   std::unique_ptr<v1::MeshService::Stub> meshes;
   std::unique_ptr<v1::ManifestService::Stub> manifests;
   std::unique_ptr<v1::NetworkService::Stub> networks;

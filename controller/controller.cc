@@ -1,6 +1,5 @@
 #include "controller/controller.h"
 
-#include "common/base/freed_memory.h"
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
@@ -10,6 +9,7 @@
 #include "controller/catalog/job_records.h"
 #include "controller/communicators/communicator_registry.h"
 #include "controller/controller_server.h"
+#include "controller/controller_upkeep.h"
 #include "controller/dispatch/communicator_leases.h"
 #include "controller/dispatch/grpc/grpc_communicator_gateway.h"
 #include "controller/dispatch/grpc/grpc_probe_gateway.h"
@@ -26,7 +26,6 @@
 #include "controller/service/job_registry.h"
 #include "controller/service/random_token.h"
 #include "controller/store/epoch.h"
-#include "controller/store/memory_store.h"
 
 #include <array>
 #include <thread>
@@ -109,24 +108,11 @@ class OperationStates {
   std::array<int64_t, v1::OperationState_ARRAYSIZE> counts_ ABSL_GUARDED_BY(mutex_) = {};
 };
 
-void CountWorkers(const WorkerRegistry& registry, ControllerMetrics& metrics) {
-  constexpr std::pair<WorkerState, WorkerStateLabel> kLabels[] = {
-      {WorkerState::kReady, WorkerStateLabel::kReady},
-      {WorkerState::kSuspect, WorkerStateLabel::kSuspect},
-      {WorkerState::kDraining, WorkerStateLabel::kDraining},
-      {WorkerState::kLost, WorkerStateLabel::kLost}};
-  std::array<int64_t, std::size(kLabels)> counts = {};
-  for (const WorkerRecord& record : registry.List()) ++counts[static_cast<size_t>(record.state)];
-  for (const auto& [state, label] : kLabels) {
-    metrics.SetWorkers(label, counts[static_cast<size_t>(state)]);
-  }
-}
-
 }  // namespace
 
 // In the order in which they are made, which is that of what uses what; they go in the reverse.
 struct Controller::Parts {
-  explicit Parts(const Options& options);
+  explicit Parts(const Options& controller_options);
 
   // Work in progress ends before what it works on goes.
   ~Parts();
@@ -140,8 +126,9 @@ struct Controller::Parts {
   ControllerMetrics metrics;
   const uint64_t epoch;
 
-  const bool is_lasting;  // the store
-  const std::shared_ptr<MetadataStore> store;
+  const Options options;
+  const std::shared_ptr<MetadataStore> kept;
+  const std::unique_ptr<MetadataStore> store;  // that one, measured
   JobRecords operation_records;
   JobRecords pipeline_job_records;
   JobNumbers numbers;
@@ -168,10 +155,11 @@ struct Controller::Parts {
   bool shut_down ABSL_GUARDED_BY(mutex) = false;
 };
 
-Controller::Parts::Parts(const Options& options)
-    : epoch(options.epoch.value_or(EpochAt(clock.Now()))),
-      is_lasting(options.store != nullptr),
-      store(options.store != nullptr ? options.store : std::make_shared<MemoryStore>()),
+Controller::Parts::Parts(const Options& controller_options)
+    : epoch(controller_options.epoch.value_or(EpochAt(clock.Now()))),
+      options(controller_options),
+      kept(StoreOf(options)),
+      store(Measured(*kept, clock, metrics)),
       operation_records(*store, epoch, clock, {.noun = "operation", .id_prefix = "op-"}),
       pipeline_job_records(
           *store, epoch, clock,
@@ -226,9 +214,11 @@ Controller::Parts::Parts(const Options& options)
                .channels = &channels,
                .metrics = &metrics});
   metrics.SetEpoch(epoch);
+  BeWatched(options, queue);
 }
 
 Controller::Parts::~Parts() {
+  BeWatchedNoMore(options);
   planners.Stop();
   queue.Stop();
   tasks.Stop();
@@ -239,15 +229,14 @@ Controller::Parts::~Parts() {
 
 void Controller::Parts::EndPipelines() {
   const std::string reason = "the controller is stopping";
-  pipelines.WithAll([reason, lasting = is_lasting](RunningPipeline& run) {
+  pipelines.WithAll([reason, lasting = options.store != nullptr](RunningPipeline& run) {
     lasting ? run.Leave(reason) : run.Stop(/*now=*/true, reason);
   });
 }
 
 void Controller::Parts::Sweep() {
   workers.Sweep();
-  CountWorkers(workers, metrics);
-  GiveBackFreedMemory();
+  Tidy(workers, *store, options.upkeep.get(), metrics);
   queue.PostAfter(WorkerRegistry::kHeartbeatInterval, [this] { Sweep(); });
 }
 
@@ -272,6 +261,7 @@ absl::StatusOr<std::unique_ptr<Controller>> Controller::Create(const Options& op
                                         .pipeline_job_registry = parts->pipeline_job_registry,
                                         .pipelines = parts->pipelines}));
   parts->queue.Post([&parts = *parts] { parts.Sweep(); });
+  SayServing(parts->options, true);
   return std::unique_ptr<Controller>(new Controller(std::move(parts)));
 }
 
@@ -290,6 +280,7 @@ void Controller::Shutdown(absl::Duration deadline) {
     const MutexLock lock(parts_->mutex);
     if (std::exchange(parts_->shut_down, true)) return;
   }
+  SayServing(parts_->options, false);
   parts_->server->SayNotServing();
   parts_->operation_registry.RefuseNew();
   parts_->pipeline_job_registry.RefuseNew();

@@ -14,7 +14,9 @@
 
 namespace crossmesh {
 
+class DaemonHealth;
 class MetadataStore;
+class StoreUpkeep;
 
 // A controller that serves: the composition of everything under controller/. Thread-safe.
 class Controller {
@@ -31,6 +33,12 @@ class Controller {
     absl::Duration lost_after = absl::Seconds(10);
     // What outlives this controller; null: a store in memory, which ends with it.
     std::shared_ptr<MetadataStore> store;
+    // What the store is in, for people: "memory", "sqlite", "etcd".
+    std::string store_kind = "memory";
+    // Of a store in a folder; null otherwise.
+    std::shared_ptr<StoreUpkeep> upkeep;
+    // What is watched of it, and served beside the metrics; null: nothing.
+    DaemonHealth* health = nullptr;
     // The fencing number, when the store knows it.
     std::optional<uint64_t> epoch;
   };

@@ -1,11 +1,13 @@
 #include "controller/controller_server.h"
 
 #include "common/base/status_macros.h"
+#include "common/daemon/daemon_health.h"
 #include "common/metrics/controller_metrics.h"
 #include "common/metrics/prometheus/exporter.h"
 #include "common/metrics/rpc_metrics.h"
 #include "common/rpc/server.h"
 #include "controller/catalog/catalog.h"
+#include "controller/service/controller_service.h"
 #include "controller/service/manifest_service.h"
 #include "controller/service/mesh_service.h"
 #include "controller/service/network_service.h"
@@ -15,6 +17,7 @@
 #include "controller/service/reshard_service.h"
 #include "controller/service/session_table.h"
 #include "controller/service/worker_service.h"
+#include "controller/store/store_upkeep.h"
 
 #include <utility>
 
@@ -22,7 +25,8 @@ namespace crossmesh {
 
 // In the order in which they are made, which is that of what uses what; they go in the reverse.
 struct ControllerServer::Parts {
-  Parts(const Environment& environment, std::unique_ptr<MetricsExporter> metrics_exporter);
+  Parts(const Controller::Options& options, const Environment& environment,
+        std::unique_ptr<MetricsExporter> metrics_exporter);
 
   RpcMetrics rpc_metrics;
   const std::unique_ptr<MetricsExporter> exporter;  // null: metrics are not served
@@ -30,6 +34,7 @@ struct ControllerServer::Parts {
   ReshardPlanner planner;
   SessionTable sessions;
 
+  ControllerService controller_service;
   MeshService mesh_service;
   ManifestService manifest_service;
   NetworkService network_service;
@@ -40,7 +45,7 @@ struct ControllerServer::Parts {
   std::unique_ptr<RpcServer> server;
 };
 
-ControllerServer::Parts::Parts(const Environment& environment,
+ControllerServer::Parts::Parts(const Controller::Options& options, const Environment& environment,
                                std::unique_ptr<MetricsExporter> metrics_exporter)
     : rpc_metrics(kControllerMethods),
       exporter(std::move(metrics_exporter)),
@@ -52,6 +57,14 @@ ControllerServer::Parts::Parts(const Environment& environment,
                 .clock = environment.clock,
                 .metrics = environment.metrics,
                 .epoch = environment.epoch}),
+      controller_service({.catalog = catalog,
+                          .store = environment.store,
+                          .clock = environment.clock,
+                          .planners = environment.planners,
+                          .epoch = environment.epoch,
+                          .store_kind = options.store_kind,
+                          .upkeep = options.upkeep.get(),
+                          .metrics_address = exporter == nullptr ? "" : exporter->address()}),
       mesh_service(catalog, planner, environment.metrics),
       manifest_service(catalog, planner, environment.metrics),
       network_service({.catalog = catalog,
@@ -78,6 +91,9 @@ ControllerServer::Parts::Parts(const Environment& environment,
   if (exporter == nullptr) return;
   exporter->Serve(environment.metrics.metrics());
   exporter->Serve(rpc_metrics.metrics());
+  if (options.health == nullptr) return;
+  exporter->Serve(options.health->metrics.metrics());
+  exporter->ServeProbes(options.health->probes.All());
 }
 
 absl::StatusOr<std::unique_ptr<ControllerServer>> ControllerServer::Start(
@@ -88,7 +104,7 @@ absl::StatusOr<std::unique_ptr<ControllerServer>> ControllerServer::Start(
                                                        .role = "controller",
                                                        .insecure = options.insecure}));
   }
-  auto parts = std::make_unique<Parts>(environment, std::move(exporter));
+  auto parts = std::make_unique<Parts>(options, environment, std::move(exporter));
   RETURN_IF_ERROR(parts->catalog.Load());
   RETURN_IF_ERROR(parts->reshard_service.TakeUp(environment.operation_records));
   RETURN_IF_ERROR(parts->pipeline_service.TakeUp(environment.pipeline_job_records));
@@ -100,15 +116,17 @@ absl::StatusOr<std::unique_ptr<ControllerServer>> ControllerServer::Start(
                               .time = environment.clock.Now()})
                         .status());
   }
-  ASSIGN_OR_RETURN(parts->server,
-                   RpcServer::Start({.addresses = options.listen,
-                                     .insecure = options.insecure,
-                                     .services = {&parts->mesh_service, &parts->manifest_service,
-                                                  &parts->network_service, &parts->reshard_service,
-                                                  &parts->operation_service,
-                                                  &parts->pipeline_service, &parts->worker_service},
-                                     .metrics = &parts->rpc_metrics,
-                                     .message_bytes_max = RpcServer::kBulkMessageBytesMax}));
+  ASSIGN_OR_RETURN(
+      parts->server,
+      RpcServer::Start(
+          {.addresses = options.listen,
+           .insecure = options.insecure,
+           .services = {&parts->controller_service, &parts->mesh_service, &parts->manifest_service,
+                        &parts->network_service, &parts->reshard_service, &parts->operation_service,
+                        &parts->pipeline_service, &parts->worker_service},
+           .metrics = &parts->rpc_metrics,
+           .message_bytes_max = RpcServer::kBulkMessageBytesMax}));
+  parts->controller_service.SetAddresses(parts->server->addresses());
   return std::unique_ptr<ControllerServer>(new ControllerServer(std::move(parts)));
 }
 

@@ -14,6 +14,7 @@
 #include "controller/controller.h"
 #include "controller/leadership/etcd/etcd_candidate.h"
 #include "controller/store/sqlite/sqlite_store.h"
+#include "controller/store/sqlite/sqlite_upkeep.h"
 #include "controller/store_commands.h"
 
 #include <cstdint>
@@ -42,6 +43,8 @@ struct Flags {
   std::string state_folder;
   EtcdCandidate::Options candidate;  // with endpoints, when there are several controllers
   std::string topology_file;
+  SqliteUpkeep::Options upkeep;  // of the store in the folder
+  std::string backup_every = "15m";
   double shutdown_seconds = 10;
 };
 
@@ -56,6 +59,15 @@ void Declare(CLI::App& app, Flags& flags) {
                "Allow addresses beyond this host, without encryption");
   app.add_option("--state-dir", flags.state_folder,
                  "Folder of what outlives the controller; without one it forgets all when it ends");
+  app.add_option(
+      "--backup-dir", flags.upkeep.backup_folder,
+      "Folder for copies of what is in --state-dir, which are made and verified while it "
+      "runs");
+  app.add_option("--backup-every", flags.backup_every, "Time between two copies, e.g. 15m")
+      ->capture_default_str();
+  app.add_option("--backups-kept", flags.upkeep.backups_kept, "How many copies are kept")
+      ->check(CLI::Range(int64_t{1}, int64_t{100'000}))
+      ->capture_default_str();
   app.add_option("--etcd", flags.candidate.store.etcd.endpoints,
                  "HOST:PORT of an etcd, in which metadata is, instead of a folder; repeat it for "
                  "its members. Of several controllers one leads and serves");
@@ -124,8 +136,22 @@ absl::Status OpenStore(Flags& flags, StoreFailure& failure) {
                      failure.Set(why);
                    }));
   flags.controller.epoch = store->next_epoch();
+  flags.controller.store_kind = "sqlite";
+  ASSIGN_OR_RETURN(flags.controller.upkeep, StartUpkeep(*store, flags.upkeep));
   flags.controller.store = std::move(store);
   return absl::OkStatus();
+}
+
+absl::Status CheckBackups(Flags& flags) {
+  if (!absl::ParseDuration(flags.backup_every, &flags.upkeep.backup_every) ||
+      flags.upkeep.backup_every < absl::Seconds(1) ||
+      flags.upkeep.backup_every > absl::Hours(24 * 365)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--backup-every: expected a time from 1s to a year, such as 15m, found \"",
+                     flags.backup_every, "\""));
+  }
+  if (flags.upkeep.backup_folder.empty() || !flags.state_folder.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError("--backup-dir: expected --state-dir as well, found none");
 }
 
 // What a daemon that serves has from its process.
@@ -174,6 +200,7 @@ absl::Status ServeForATerm(Flags flags, const Process& process) {
   const std::optional<uint64_t> epoch = candidate->standing().epoch;
   if (*signal == 0 && epoch.has_value()) {
     flags.controller.store = candidate->store();
+    flags.controller.store_kind = "etcd";
     flags.controller.epoch = epoch;
     signal = Serve(flags, process, candidate->has_ended());
   }
@@ -186,6 +213,8 @@ absl::Status ServeForATerm(Flags flags, const Process& process) {
 
 absl::Status RunController(Flags flags, const DaemonFlags& daemon) {
   RETURN_IF_ERROR(ReadTopology(flags));
+  RETURN_IF_ERROR(CheckBackups(flags));
+  flags.controller.health = daemon.health;
   if (daemon.only_check) return absl::OkStatus();
   ASSIGN_OR_RETURN(const StopSignals signals, StopSignals::Block());
   ASSIGN_OR_RETURN(ReadyFile ready, ReadyFile::Claim(daemon.ready_file));

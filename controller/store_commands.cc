@@ -125,6 +125,14 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> OpenStoreOfController(
   return store;
 }
 
+absl::StatusOr<std::shared_ptr<StoreUpkeep>> StartUpkeep(SqliteStore& store,
+                                                         const SqliteUpkeep::Options& options) {
+  absl::StatusOr<std::unique_ptr<SqliteUpkeep>> upkeep =
+      SqliteUpkeep::Start(store, ClockOfStores(), options);
+  if (!upkeep.ok()) return WithExitCode(upkeep.status(), kExitStateUnusable);
+  return *std::move(upkeep);
+}
+
 std::optional<int> RunStoreCommand(int argc, const char* const* argv) {
   const absl::string_view name = argc > 1 ? argv[1] : "";
   const auto* const command = std::ranges::find(kCommands, name, &StoreCommand::name);

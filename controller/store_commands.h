@@ -1,6 +1,7 @@
 #pragma once
 
 #include "controller/store/sqlite/sqlite_store.h"
+#include "controller/store/sqlite/sqlite_upkeep.h"
 
 #include <functional>
 #include <memory>
@@ -16,6 +17,10 @@ namespace crossmesh {
 // each.
 absl::StatusOr<std::unique_ptr<SqliteStore>> OpenStoreOfController(
     const std::string& folder, std::function<void(const absl::Status&)> on_fatal);
+
+// Copies that store again and again while its controller runs, as the options say.
+absl::StatusOr<std::shared_ptr<StoreUpkeep>> StartUpkeep(SqliteStore& store,
+                                                         const SqliteUpkeep::Options& options);
 
 // What needs no running controller: verify-store, backup, restore. The exit code, or nothing when
 // the arguments name none of these.

@@ -1,6 +1,8 @@
 #include "worker/control_services.h"
 
 #include "common/base/status_macros.h"
+#include "common/daemon/daemon_health.h"
+#include "common/event_loop/event_loop.h"
 #include "common/metrics/prometheus/exporter.h"
 #include "common/metrics/rpc_metrics.h"
 #include "common/metrics/worker_metrics.h"
@@ -14,6 +16,7 @@
 #include "worker/tasks/task_table.h"
 #include "worker/worker_devices.h"
 
+#include <functional>
 #include <utility>
 
 #include <absl/time/time.h>
@@ -39,7 +42,25 @@ absl::Status ControlServices::ServeMetrics(const WorkerMetrics& worker) {
                                                       .insecure = options_.insecure}));
   exporter_->Serve(worker.metrics());
   exporter_->Serve(metrics_->metrics());
+  if (options_.health == nullptr) return absl::OkStatus();
+  exporter_->Serve(options_.health->metrics.metrics());
+  exporter_->ServeProbes(options_.health->probes.All());
   return absl::OkStatus();
+}
+
+void ControlServices::BeWatched(const Loops& loops) {
+  if (options_.health == nullptr) return;
+  for (const auto& [what, loop] :
+       {std::pair("control loop", loops.control), std::pair("data loop", loops.data)}) {
+    options_.health->watchdog.Watch(what, [watched = loop](std::function<void()> answered) {
+      watched->Post([answered = std::move(answered)] { answered(); });
+    });
+  }
+  options_.health->probes.SetServing();
+}
+
+void ControlServices::SayStopping() {
+  if (options_.health != nullptr) options_.health->probes.SetNotServing("stopping");
 }
 
 absl::Status ControlServices::Open(const Ports& ports) {
@@ -74,6 +95,7 @@ absl::Status ControlServices::Open(const Ports& ports) {
 void ControlServices::StopPrograms() { programs_->Stop(kProgramGrace); }
 
 void ControlServices::Stop() {
+  if (options_.health != nullptr) options_.health->watchdog.Forget();
   // First what would keep calls open until their own time is over.
   probes_->Stop();
   communicator_service_->Stop();

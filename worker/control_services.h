@@ -14,6 +14,7 @@ namespace crossmesh {
 
 class Clock;
 class CommunicatorService;
+class DaemonHealth;
 class EventLoop;
 class MetricsExporter;
 class PartReplayer;
@@ -38,7 +39,8 @@ class ControlServices {
     bool computes_pipelines = false;
     std::vector<std::string> interfaces;  // that may be probed
     std::string listen;
-    std::string metrics_listen;  // empty: metrics are not served
+    std::string metrics_listen;      // empty: metrics are not served
+    DaemonHealth* health = nullptr;  // of the process; null: none is asked for
     bool insecure = false;
   };
   // All outlive it.
@@ -54,10 +56,19 @@ class ControlServices {
   explicit ControlServices(Options options);
   ~ControlServices();
 
-  // With those of its own calls; as MetricsExporter::Start says. `worker` outlives it.
+  // With those of its own calls, and what the process has; as MetricsExporter::Start says. `worker`
+  // outlives it.
   absl::Status ServeMetrics(const WorkerMetrics& worker);
   // Listens and serves; as ProbeTable::Create and RpcServer::Start say.
   absl::Status Open(const Ports& ports);
+  // Has these loops, which run, watched until Stop, and probes told that the worker serves.
+  struct Loops {
+    EventLoop* control = nullptr;
+    EventLoop* data = nullptr;
+  };
+  void BeWatched(const Loops& loops);
+  // To probes.
+  void SayStopping();
   // Gives up the programs that run, and waits until they have left.
   void StopPrograms();
   // Ends all other calls and serves no more.

@@ -5,6 +5,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "common/event_loop/event_loop.h"
+#include "common/host_devices/interface_traffic.h"
 #include "common/mesh/mesh.h"
 #include "common/wire/session_protocol.h"
 #include "worker/latch.h"
@@ -13,6 +14,7 @@
 #include "worker/worker_devices.h"
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -96,8 +98,20 @@ void ControllerSession::MakeHeartbeat(uint64_t epoch, absl::AnyInvocable<void(He
         }
         heartbeat.set_draining(draining_);
         ports_.devices.Describe(heartbeat);
+        DescribeTraffic(heartbeat);
         done(std::move(heartbeat));
       });
+}
+
+void ControllerSession::DescribeTraffic(Heartbeat& heartbeat) const {
+  for (const std::string& interface : options_.data_interfaces) {
+    const std::optional<InterfaceTraffic> found = ReadInterfaceTraffic("/", interface);
+    if (!found.has_value()) continue;
+    v1::InterfaceTraffic& traffic = *heartbeat.add_traffic();
+    traffic.set_interface(interface);
+    traffic.set_sent_bytes(found->sent_bytes);
+    traffic.set_received_bytes(found->received_bytes);
+  }
 }
 
 void ControllerSession::OnDrain() {

@@ -56,6 +56,7 @@ class ControllerSession final : private SessionHost {
  private:
   v1::WorkerSessionRequest::Register Registration(const std::string& execution_address,
                                                   const Transport& transport) const;
+  void DescribeTraffic(v1::WorkerSessionRequest::Heartbeat& heartbeat) const;
 
   // SessionHost; on the control loop.
   void Refresh(v1::WorkerSessionRequest::Register& registration) override;

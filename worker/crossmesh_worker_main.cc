@@ -158,6 +158,7 @@ absl::Status Resolve(Flags& flags) {
 absl::Status RunWorker(Flags flags, const DaemonFlags& daemon) {
   RETURN_IF_ERROR(Resolve(flags));
   if (daemon.only_check) return absl::OkStatus();
+  flags.worker.health = daemon.health;
   // Before the worker makes threads, which inherit what is blocked.
   ASSIGN_OR_RETURN(const StopSignals signals, StopSignals::Block());
   ASSIGN_OR_RETURN(EventFd drained, EventFd::Create());

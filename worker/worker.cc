@@ -67,6 +67,7 @@ absl::Status Worker::Open() {
                                .interfaces = options_.data.interfaces,
                                .listen = options_.listen,
                                .metrics_listen = options_.metrics_listen,
+                               .health = options_.health,
                                .insecure = options_.insecure});
   RETURN_IF_ERROR(services_->ServeMetrics(*metrics_));
   RETURN_IF_ERROR(OpenTasks());
@@ -80,6 +81,7 @@ absl::Status Worker::Open() {
     devices_->gpus().SetOnChange(
         [this] { control_->Post([this] { session_->HurryHeartbeat(); }); });
   });
+  services_->BeWatched({.control = control_.get(), .data = data_.get()});
   LogInfo("worker_started", {{"worker_id", options_.name},
                              {"devices", DevicesToString(devices())},
                              {"execution_address", execution_address()},
@@ -140,6 +142,7 @@ absl::Status Worker::OpenServices() {
 
 void Worker::Stop(absl::Duration drain_timeout) {
   if (std::exchange(stopped_, true) || !started_) return;
+  services_->SayStopping();
   session_->TellDraining();
   data_plane_->FinishTasks(drain_timeout);
   services_->StopPrograms();

@@ -14,6 +14,8 @@
 
 namespace crossmesh {
 
+class DaemonHealth;
+
 struct WorkerOptions {
   std::string name;                      // [a-z0-9._-]{1,63}
   std::vector<DeviceId> devices;         // its own, in host memory
@@ -22,6 +24,7 @@ struct WorkerOptions {
   std::string listen = "127.0.0.1:0";    // for Execute; or "unix:/path"
   std::string memory_socket;             // path, for user processes; empty: none
   std::string metrics_listen;            // as MetricsExporter says; empty: none
+  DaemonHealth* health = nullptr;        // what is watched and served beside them; null: nothing
   bool insecure = false;                 // allows addresses that are not local, of metrics as well
   Arena::Pages pages = Arena::Pages::kSmall;
   // Bytes of host memory for all storages, shadows and buffers; 0: 0.9 of MemoryLimit.

@@ -3,10 +3,12 @@
 #include "common/base/check.h"
 #include "common/base/mutex.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <deque>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
@@ -26,6 +28,7 @@ struct LogTarget {
 
   Mutex mutex;
   std::function<void(const LogRecord&)> sink ABSL_GUARDED_BY(mutex);
+  std::deque<std::string> last_lines ABSL_GUARDED_BY(mutex);
 };
 
 LogTarget& Target() {
@@ -42,6 +45,12 @@ void WriteToStandardError(absl::string_view text) {
     if (written <= 0) return;  // Nowhere left to report to.
     text.remove_prefix(static_cast<std::size_t>(written));
   }
+}
+
+void Keep(LogTarget& target, std::string line) {
+  MutexLock lock(target.mutex);
+  if (target.last_lines.size() == kLogLinesKept) target.last_lines.pop_front();
+  target.last_lines.push_back(std::move(line));
 }
 
 // Hands the record to the sink of a test, if there is one.
@@ -105,7 +114,9 @@ void Log(LogLevel level, absl::string_view event, std::initializer_list<LogField
   const LogRecord record = {
       .time = absl::Now(), .level = level, .event = std::string(event), .fields = fields};
   if (WriteToSink(target, record)) return;
-  WriteToStandardError(absl::StrCat(target.terminal ? record.ToText() : record.ToJson(), "\n"));
+  std::string line = record.ToJson();
+  WriteToStandardError(absl::StrCat(target.terminal ? record.ToText() : line, "\n"));
+  Keep(target, std::move(line));
 }
 
 void LogDebug(absl::string_view event, std::initializer_list<LogField> fields) {
@@ -129,6 +140,14 @@ void SetMinimumLogLevel(LogLevel level) {
 }
 
 LogLevel MinimumLogLevel() { return Target().minimum_level.load(std::memory_order_relaxed); }
+
+std::vector<std::string> LastLogLines(std::size_t count) {
+  LogTarget& target = Target();
+  MutexLock lock(target.mutex);
+  const std::size_t skipped = target.last_lines.size() - std::min(count, target.last_lines.size());
+  return {target.last_lines.begin() + static_cast<std::ptrdiff_t>(skipped),
+          target.last_lines.end()};
+}
 
 ScopedLogSink::ScopedLogSink(std::function<void(const LogRecord&)> sink) {
   LogTarget& target = Target();

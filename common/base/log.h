@@ -12,6 +12,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -68,6 +69,10 @@ void LogError(absl::string_view event, std::initializer_list<LogField> fields = 
 // Records below `level` are dropped. The level at start is kInfo.
 void SetMinimumLogLevel(LogLevel level);
 LogLevel MinimumLogLevel();
+
+// The last records that were written, as JSON, oldest first; at most `count`, and kLogLinesKept.
+inline constexpr std::size_t kLogLinesKept = 1000;
+std::vector<std::string> LastLogLines(std::size_t count);
 
 // While it lives, records go to `sink` instead of standard error; for tests. One at a time in a
 // process. The sink is called by the logging threads, one after the other, and must not log itself.

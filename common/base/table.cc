@@ -27,17 +27,28 @@ void TextTable::AddRow(std::vector<std::string> cells) {
 }
 
 std::string TextTable::ToString() const {
+  std::string out;
+  AppendHeader(out);
+  for (const std::vector<std::string>& row : rows_) AppendRow(row, out);
+  return out;
+}
+
+std::string TextTable::TakeText() {
+  std::string out;
+  if (!std::exchange(header_taken_, true)) AppendHeader(out);
+  for (const std::vector<std::string>& row : std::exchange(rows_, {})) AppendRow(row, out);
+  return out;
+}
+
+void TextTable::AppendHeader(std::string& out) const {
   std::vector<std::string> headers;
   std::vector<std::string> underlines;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     headers.push_back(columns_[i].header);
     underlines.emplace_back(widths_[i], '-');
   }
-  std::string out;
   AppendRow(headers, out);
   AppendRow(underlines, out);
-  for (const std::vector<std::string>& row : rows_) AppendRow(row, out);
-  return out;
 }
 
 void TextTable::AppendRow(const std::vector<std::string>& cells, std::string& out) const {

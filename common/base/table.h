@@ -26,6 +26,9 @@ class TextTable {
 
   // All lines, each ended by a newline, without trailing spaces.
   std::string ToString() const;
+  // The lines that were not taken yet, for what is printed as it comes: the header once, and every
+  // row once. Columns never become narrower, and are wider from the row on that needs it.
+  std::string TakeText();
 
  private:
   struct Column {
@@ -33,11 +36,13 @@ class TextTable {
     bool is_right = false;
   };
 
+  void AppendHeader(std::string& out) const;
   void AppendRow(const std::vector<std::string>& cells, std::string& out) const;
 
   std::vector<Column> columns_;
   std::vector<std::size_t> widths_;
   std::vector<std::vector<std::string>> rows_;
+  bool header_taken_ = false;
 };
 
 }  // namespace crossmesh

@@ -24,6 +24,17 @@ TEST(TextTableTest, EmptyCellsLeaveNoTrailingSpace) {
   EXPECT_EQ(table.ToString(), "A  B\n-  -\nx\n\n");
 }
 
+TEST(TextTableTest, WhatIsTakenIsNotTakenAgainAndColumnsStayAsWide) {
+  TextTable table({"NAME", "BYTES>"});
+  table.AddRow({"long name", "3"});
+  EXPECT_EQ(table.TakeText(), "NAME       BYTES\n---------  -----\nlong name      3\n");
+  EXPECT_EQ(table.TakeText(), "");
+  table.AddRow({"wte", "1234567"});
+  EXPECT_EQ(table.TakeText(), "wte        1234567\n");
+  table.AddRow({"wpe", "1"});
+  EXPECT_EQ(table.TakeText(), "wpe              1\n");
+}
+
 TEST(TextTableDeathTest, RowsHaveOneCellPerColumn) {
   TextTable table({"A", "B"});
   EXPECT_DEATH(table.AddRow({"x"}), "1 vs. 2");

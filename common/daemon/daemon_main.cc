@@ -4,7 +4,9 @@
 #include "common/base/standard_output.h"
 #include "common/base/version.h"
 #include "common/daemon/configuration.h"
+#include "common/daemon/daemon_health.h"
 #include "common/daemon/descriptor_limit.h"
+#include "common/daemon/manual_page.h"
 
 #include <cstdlib>
 #include <exception>
@@ -15,12 +17,23 @@
 #include <absl/strings/cord.h>
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
+#include <absl/time/clock.h>
 
 namespace crossmesh {
 namespace {
 
+constexpr absl::string_view kManual = "manual";
+constexpr int kDaemonSection = 8;
+
+class ManualAsked final : public CLI::Success {
+ public:
+  ManualAsked() : CLI::Success(std::string(kManual), "", CLI::ExitCodes::Success) {}
+};
+
 void Declare(CLI::App& app, DaemonFlags& flags) {
   app.set_version_flag("--version", VersionLine(app.get_name()), "Print the version and exit");
+  // For packages: what the help says, as a page of the manual.
+  app.add_flag_callback("--manual", [] { throw ManualAsked(); })->group("")->configurable(false);
   app.add_option("--ready-file", flags.ready_file,
                  "Written when it serves: JSON with the addresses; removed when it stops");
   app.add_option("--log-level", flags.log_level, "debug, info, warning or error")
@@ -32,7 +45,11 @@ void Declare(CLI::App& app, DaemonFlags& flags) {
 // half of it.
 int Show(const CLI::App& app, const CLI::Success& asked) {
   std::ostringstream text;
-  app.exit(asked, text);
+  if (asked.get_name() == kManual) {
+    text << ManualPage(app, kDaemonSection, VersionLine(app.get_name()));
+  } else {
+    app.exit(asked, text);
+  }
   const absl::Status shown = WriteToStandardOutput(text.str());
   if (shown.ok()) return EXIT_SUCCESS;
   std::cerr << app.get_name() << ": error: " << shown.message() << "\n";
@@ -41,11 +58,13 @@ int Show(const CLI::App& app, const CLI::Success& asked) {
 
 void Reload(Configuration& configuration, const DaemonFlags& flags) {
   const absl::Status status = configuration.Reload();
+  flags.health->metrics.Reloaded(status.ok());
   if (!status.ok()) {
     LogError("config_not_reloaded", {{"status", status.ToString()}});
     return;
   }
   SetMinimumLogLevel(*ParseLogLevel(flags.log_level));
+  flags.health->metrics.ConfigurationLoaded(configuration.Text(), absl::Now());
   LogInfo("config_reloaded", {{"log_level", flags.log_level}});
 }
 
@@ -107,7 +126,11 @@ int RunDaemon(CLI::App& app, int argc, const char* const* argv,
     if (const absl::Status raised = RaiseDescriptorLimit(); !raised.ok()) {
       LogWarning("descriptor_limit_stays", {{"status", raised.ToString()}});
     }
+    DaemonHealth health;
+    health.metrics.ConfigurationLoaded(configuration.Text(), absl::Now());
+    flags.health = &health;
     const absl::Status status = run(flags);
+    health.probes.SetNotServing("has ended");
     if (!status.ok()) {
       // Without the details for programs, whose bytes are none for people.
       LogError("daemon_failed",

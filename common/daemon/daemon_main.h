@@ -23,6 +23,8 @@ inline constexpr int kExitNameTaken = 76;
 inline constexpr int kExitStateUnusable = 77;
 inline constexpr int kExitStateTooNew = 78;
 
+class DaemonHealth;
+
 // What a daemon exits with when it ends with this status: what WithExitCode has said, else
 // InvalidArgument is of its flags, FailedPrecondition of an address that is taken, AlreadyExists of
 // a name that is.
@@ -37,7 +39,10 @@ struct DaemonFlags {
   std::string log_level = "info";
   // Only whether all flags are right is asked: the daemon looks at them, and is done.
   bool only_check = false;
-  // Reads the configuration again, all or nothing, and logs what came of it.
+  // What is watched of it, and served; it outlives what the daemon is made of. Null when only the
+  // flags are asked for.
+  DaemonHealth* health = nullptr;
+  // Reads the configuration again, all or nothing, and logs and counts what came of it.
   std::function<void()> reload;
 };
 

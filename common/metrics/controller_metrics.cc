@@ -29,4 +29,17 @@ void ControllerMetrics::OperationEnded(const OperationFacts& operation) {
   bound_seconds_.Add(absl::ToDoubleSeconds(operation.bound), *s);
 }
 
+void ControllerMetrics::SetStore(const StoreFacts& store) {
+  store_revision_.Set(store.revision);
+  store_size_.Set(store.database_bytes, StoreFile::kMain);
+  store_size_.Set(store.log_bytes, StoreFile::kLog);
+  store_free_.Set(store.free_bytes);
+  store_read_only_.Set(store.is_read_only ? 1 : 0);
+  store_verified_.Set(absl::ToUnixSeconds(store.verified_at));
+  store_backed_up_.Set(absl::ToUnixSeconds(store.backed_up_at));
+  store_corruptions_.Add(static_cast<double>(store.corruptions) - store_corruptions_.value(0));
+  store_backup_failures_.Add(static_cast<double>(store.backup_failures) -
+                             store_backup_failures_.value(0));
+}
+
 }  // namespace crossmesh

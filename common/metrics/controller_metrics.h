@@ -52,6 +52,26 @@ class ControllerMetrics {
 
   void SetObjects(ObjectKind kind, int64_t objects) { objects_.Set(objects, kind); }
 
+  // A commit or a read, from the call to its answer.
+  void StoreTransaction(StoreOp op, StoreResult result, absl::Duration duration) {
+    store_transactions_.Increment(op, result);
+    store_seconds_.Observe(duration, op);
+  }
+  // How the store does now. Counts are since it was opened.
+  struct StoreFacts {
+    int64_t revision = 0;
+    int64_t database_bytes = 0;
+    int64_t log_bytes = 0;
+    int64_t free_bytes = 0;
+    bool is_read_only = false;
+    int64_t corruptions = 0;
+    int64_t backup_failures = 0;
+    absl::Time verified_at = absl::UnixEpoch();
+    absl::Time backed_up_at = absl::UnixEpoch();
+  };
+  // By one thread.
+  void SetStore(const StoreFacts& store);
+
   void PlanCacheRequest(CacheResult result) { cache_requests_.Increment(result); }
   // Planning and proof.
   void PlanComputed(absl::string_view strategy, absl::Duration duration, int64_t relays);
@@ -80,6 +100,18 @@ class ControllerMetrics {
   Histograms communicator_seconds_{metrics_, metric::kCommunicatorSeconds,
                                    metric::kTransferBuckets};
   Gauges objects_{metrics_, metric::kObjects, OneOf("kind", kObjectKinds)};
+  Histograms store_seconds_{metrics_, metric::kStoreSeconds, metric::kStoreBuckets,
+                            OneOf("op", kStoreOps)};
+  Counters store_transactions_{metrics_, metric::kStoreTransactions, OneOf("op", kStoreOps),
+                               OneOf("result", kStoreResults)};
+  Gauges store_size_{metrics_, metric::kStoreSize, OneOf("file", kStoreFiles)};
+  Gauges store_free_{metrics_, metric::kStoreFree};
+  Gauges store_revision_{metrics_, metric::kStoreRevision};
+  Gauges store_read_only_{metrics_, metric::kStoreReadOnly};
+  Counters store_corruptions_{metrics_, metric::kStoreCorruptions};
+  Gauges store_verified_{metrics_, metric::kStoreVerified};
+  Gauges store_backed_up_{metrics_, metric::kStoreBackedUp};
+  Counters store_backup_failures_{metrics_, metric::kStoreBackupFailures};
   Counters cache_requests_{metrics_, metric::kPlanCacheRequests, OneOf("result", kCacheResults)};
   Gauges cache_bytes_{metrics_, metric::kPlanCacheBytes};
   Histograms plan_seconds_{metrics_, metric::kPlanSeconds, metric::kPlanBuckets,

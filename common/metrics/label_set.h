@@ -84,6 +84,18 @@ enum class OperationResult { kCommitted, kPartial, kFailed, kCancelled };
 inline constexpr absl::string_view kOperationResults[] = {"committed", "partial", "failed",
                                                           "cancelled"};
 
+enum class StoreOp { kRead, kWrite };
+inline constexpr absl::string_view kStoreOps[] = {"read", "write"};
+// kAborted: fenced, or a requirement did not hold. kFull: no room, or too many wait.
+enum class StoreResult { kSuccess, kAborted, kFull, kUnavailable, kDamaged };
+inline constexpr absl::string_view kStoreResults[] = {"success", "aborted", "full", "unavailable",
+                                                      "damaged"};
+enum class StoreFile { kMain, kLog };
+inline constexpr absl::string_view kStoreFiles[] = {"main", "wal"};
+
+enum class ReloadResult { kSuccess, kFailure };
+inline constexpr absl::string_view kReloadResults[] = {"success", "failure"};
+
 enum class CacheResult { kHit, kMiss };
 inline constexpr absl::string_view kCacheResults[] = {"hit", "miss"};
 
@@ -121,6 +133,11 @@ struct RpcMethod {
   absl::string_view method;
 };
 inline constexpr RpcMethod kControllerMethods[] = {
+    {"crossmesh.v1.ControllerService", "BackUpStore"},
+    {"crossmesh.v1.ControllerService", "GetController"},
+    {"crossmesh.v1.ControllerService", "ListLogLines"},
+    {"crossmesh.v1.ControllerService", "ReleaseStoreReserve"},
+    {"crossmesh.v1.ControllerService", "VerifyStore"},
     {"crossmesh.v1.ManifestService", "DeleteManifest"},
     {"crossmesh.v1.ManifestService", "GetManifest"},
     {"crossmesh.v1.ManifestService", "ListManifests"},

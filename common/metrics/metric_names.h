@@ -18,6 +18,15 @@ namespace metric {
 inline constexpr MetricName kBuildInfo = {"crossmesh_build_info", "Build identity."};
 inline constexpr MetricName kInsecure = {
     "crossmesh_insecure_enabled", "1 when plaintext beyond loopback is allowed (--insecure)."};
+inline constexpr MetricName kConfigHash = {
+    "crossmesh_config_hash", "Number of the configuration that holds: the same text has the same."};
+inline constexpr MetricName kConfigReloadSuccessful = {
+    "crossmesh_config_last_reload_successful", "1 when the last reload worked, or none was asked."};
+inline constexpr MetricName kConfigReloadTime = {
+    "crossmesh_config_last_reload_success_timestamp_seconds",
+    "Unix time at which the configuration that holds was read."};
+inline constexpr MetricName kConfigReloads = {"crossmesh_config_reloads_total",
+                                              "Reloads of the configuration, by result."};
 inline constexpr MetricName kProcessCpu = {"process_cpu_seconds_total",
                                            "User and system CPU time spent, in seconds."};
 inline constexpr MetricName kProcessMemory = {"process_resident_memory_bytes",
@@ -58,6 +67,28 @@ inline constexpr MetricName kCommunicatorSeconds = {
     "crossmesh_controller_communicator_seconds",
     "Time to make a communicator of GPUs, from its turn until all its ranks are ready."};
 inline constexpr MetricName kObjects = {"crossmesh_controller_objects", "Stored objects by kind."};
+// Of the store; sizes, free space, backups and verifications of one that is in a folder.
+inline constexpr MetricName kStoreSeconds = {"crossmesh_store_transaction_seconds",
+                                             "Time of commits and reads, until they answer."};
+inline constexpr MetricName kStoreTransactions = {"crossmesh_store_transactions_total",
+                                                  "Commits and reads, by what became of them."};
+inline constexpr MetricName kStoreSize = {"crossmesh_store_size_bytes",
+                                          "Sizes of the store's files."};
+inline constexpr MetricName kStoreFree = {"crossmesh_store_filesystem_free_bytes",
+                                          "Free space where the store is."};
+inline constexpr MetricName kStoreRevision = {"crossmesh_store_revision",
+                                              "Revision of the newest commit."};
+inline constexpr MetricName kStoreReadOnly = {
+    "crossmesh_store_read_only", "1 when nothing is written: the store is damaged, or full."};
+inline constexpr MetricName kStoreCorruptions = {
+    "crossmesh_store_corruptions_total", "Times that bytes were not those that were written."};
+inline constexpr MetricName kStoreVerified = {
+    "crossmesh_store_last_verify_timestamp_seconds",
+    "Unix time at which all of the store was read and was good; 0: not yet."};
+inline constexpr MetricName kStoreBackedUp = {"crossmesh_store_last_backup_timestamp_seconds",
+                                              "Unix time of the last backup; 0: none."};
+inline constexpr MetricName kStoreBackupFailures = {"crossmesh_store_backup_failures_total",
+                                                    "Backups that failed."};
 inline constexpr MetricName kOperationsInProgress = {"crossmesh_controller_operations_in_progress",
                                                      "Operations not yet ended, by state."};
 inline constexpr MetricName kOperations = {"crossmesh_controller_operations_total",
@@ -147,6 +178,8 @@ inline constexpr MetricName kArrayPeakBytes = {
 // Upper bounds of buckets, in the metric's unit; +Inf is added.
 inline constexpr double kLatencyBuckets[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
                                              0.25,  0.5,    1,     2.5,  5,     10};
+inline constexpr double kStoreBuckets[] = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01,
+                                           0.025,  0.05,    0.1,    0.25,  0.5,    1};
 inline constexpr double kPlanBuckets[] = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
                                           0.25,   0.5,   1,      2.5,   5,    10,    30};
 inline constexpr double kTransferBuckets[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,

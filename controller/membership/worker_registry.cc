@@ -201,6 +201,7 @@ bool WorkerRegistry::Beat(absl::string_view worker, uint64_t session, const Hear
     record.memory_bytes = heartbeat.memory_bytes;
     record.running_tasks = heartbeat.running_tasks;
     record.running_operations = heartbeat.running_operations;
+    record.traffic = heartbeat.traffic;
     record.draining |= heartbeat.draining;
     record.state = record.draining ? WorkerState::kDraining : WorkerState::kReady;
     if (record.gpus.empty()) return true;  // the copies below are for GPUs only

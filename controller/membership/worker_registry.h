@@ -51,6 +51,7 @@ struct WorkerRecord {
   int64_t memory_bytes = 0;
   int32_t running_tasks = 0;
   std::vector<std::string> running_operations;  // as of the last heartbeat
+  std::vector<v1::InterfaceTraffic> traffic;    // likewise, for people
   absl::Time last_heartbeat;                    // wall clock, for people
 };
 
@@ -92,6 +93,7 @@ class WorkerRegistry {
     bool draining = false;
     bool m2n = false;
     std::vector<std::string> running_operations;
+    std::vector<v1::InterfaceTraffic> traffic;
   };
   // False when the session is not the worker's present one: it should end.
   bool Beat(absl::string_view worker, uint64_t session, const Heartbeat& heartbeat);

@@ -14,6 +14,7 @@
 #include "controller/dispatch/running_table.h"
 #include "controller/membership/worker_registry.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -67,6 +68,13 @@ absl::StatusOr<std::vector<RankName>> ProcessesOf(
     ASSIGN_OR_RETURN(processes.emplace_back(), FromProto(process));
   }
   return processes;
+}
+
+// A worker that tells of more has made them up.
+std::vector<v1::InterfaceTraffic> TrafficOf(const v1::WorkerSessionRequest::Heartbeat& heartbeat) {
+  constexpr int kInterfacesMax = 64;
+  const auto end = heartbeat.traffic().begin() + std::min(heartbeat.traffic_size(), kInterfacesMax);
+  return {heartbeat.traffic().begin(), end};
 }
 
 std::vector<std::string> RunningOf(const v1::WorkerSessionRequest::Heartbeat& heartbeat) {
@@ -232,7 +240,8 @@ class SessionTable::Session final : public Stream,
                                          .gpu_processes = *std::move(processes),
                                          .draining = heartbeat.draining(),
                                          .m2n = heartbeat.m2n(),
-                                         .running_operations = RunningOf(heartbeat)};
+                                         .running_operations = RunningOf(heartbeat),
+                                         .traffic = TrafficOf(heartbeat)};
     if (!options().registry.Beat(worker_, *session_, beat)) {
       End(absl::AbortedError(absl::StrCat("worker ", worker_,
                                           ": this session is over: the worker was lost, or has "

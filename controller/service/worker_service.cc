@@ -42,6 +42,7 @@ v1::Worker MessageOf(const WorkerRecord& record) {
     *gpu.mutable_process() = ToProto(record_gpu.process);
     if (record_gpu.hardware.has_value()) *gpu.mutable_hardware() = *record_gpu.hardware;
   }
+  for (const v1::InterfaceTraffic& traffic : record.traffic) *out.add_traffic() = traffic;
   out.set_m2n(record.m2n);
   if (record.described_host.has_value()) *out.mutable_described_host() = *record.described_host;
   return out;

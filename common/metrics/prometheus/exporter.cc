@@ -1,17 +1,20 @@
 #include "common/metrics/prometheus/exporter.h"
 
+#include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "common/metrics/metric_names.h"
+#include "common/metrics/prometheus/metric_collector.h"
+#include "common/metrics/prometheus/process_collector.h"
 
 #include <cstdint>
-#include <exception>
+#include <iterator>
 #include <utility>
-#include <vector>
 
 #include <absl/status/status.h>
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
 #include <arpa/inet.h>
+#include <prometheus/text_serializer.h>
 
 namespace crossmesh {
 namespace {
@@ -33,13 +36,13 @@ std::string NumericHost(const std::string& address) {
   return is_ipv4 || is_ipv6 ? host : "";
 }
 
-// A connection has a thread, also while it says nothing: of the library's two threads, and its half
-// minute of patience, two silent connections would take all.
-std::vector<std::string> ServerOptions(const std::string& address) {
-  return {"listening_ports", address, "num_threads", "8", "request_timeout_ms", "3000"};
-}
-
 bool IsLoopback(const std::string& host) { return host.starts_with("127.") || host == "[::1]"; }
+
+constexpr int kUnavailable = 503;
+
+WebServer::Page PageOf(const ProbeAnswer& answer) {
+  return {.code = answer.is_good ? 200 : kUnavailable, .text = answer.reason + "\n"};
+}
 
 }  // namespace
 
@@ -51,37 +54,54 @@ absl::StatusOr<std::unique_ptr<MetricsExporter>> MetricsExporter::Start(const Op
         options.insecure ? "numeric" : "loopback", " address with a port, e.g. 127.0.0.1:9400",
         options.insecure ? "" : "; --insecure allows others"));
   }
-  std::unique_ptr<prometheus::Exposer> exposer;
-  try {
-    exposer = std::make_unique<prometheus::Exposer>(ServerOptions(options.address));
-  } catch (const std::exception& error) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot serve metrics on ", options.address, ": ", error.what()));
-  }
-  std::string address = absl::StrCat(host, ":", exposer->GetListeningPorts().at(0));
+  ASSIGN_OR_RETURN(std::unique_ptr<WebServer> server, WebServer::Start(options.address));
+  std::string address = absl::StrCat(host, ":", server->port());
   return std::unique_ptr<MetricsExporter>(
-      new MetricsExporter(options, std::move(address), std::move(exposer)));
+      new MetricsExporter(options, std::move(address), std::move(server)));
 }
 
 MetricsExporter::MetricsExporter(const Options& options, std::string address,
-                                 std::unique_ptr<prometheus::Exposer> exposer)
+                                 std::unique_ptr<WebServer> server)
     : address_(std::move(address)),
       build_(metrics_, metric::kBuildInfo,
              {{{"version", std::string(Version())},
                {"revision", std::string(Revision())},
                {"role", options.role}}}),
       insecure_(metrics_, metric::kInsecure),
-      process_(std::make_shared<ProcessCollector>()),
-      exposer_(std::move(exposer)) {
+      collectors_({std::make_shared<ProcessCollector>()}),
+      server_(std::move(server)) {
   build_.Set(1);
   insecure_.Set(options.insecure ? 1 : 0);
-  exposer_->RegisterCollectable(process_);
   Serve(metrics_);
+  server_->Serve("/metrics", [this] {
+    return WebServer::Page{.type = "text/plain; version=0.0.4; charset=utf-8", .text = Text()};
+  });
 }
 
 void MetricsExporter::Serve(const MetricSet& metrics) {
+  const MutexLock lock(mutex_);
   collectors_.push_back(std::make_shared<MetricCollector>(metrics));
-  exposer_->RegisterCollectable(collectors_.back());
+}
+
+void MetricsExporter::ServeProbes(const Probes& probes) {
+  server_->Serve("/livez", [live = probes.live] { return PageOf(live()); });
+  server_->Serve("/readyz", [ready = probes.ready] { return PageOf(ready()); });
+  server_->Serve("/startupz", [started = probes.started] { return PageOf(started()); });
+}
+
+std::string MetricsExporter::Text() const {
+  std::vector<std::shared_ptr<const prometheus::Collectable>> collectors;
+  {
+    const MutexLock lock(mutex_);
+    collectors = collectors_;
+  }
+  std::vector<prometheus::MetricFamily> families;
+  for (const auto& collector : collectors) {
+    std::vector<prometheus::MetricFamily> some = collector->Collect();
+    families.insert(families.end(), std::make_move_iterator(some.begin()),
+                    std::make_move_iterator(some.end()));
+  }
+  return prometheus::TextSerializer().Serialize(families);
 }
 
 }  // namespace crossmesh

@@ -1,21 +1,22 @@
 #pragma once
 
+#include "common/base/mutex.h"
 #include "common/metrics/metric_family.h"
-#include "common/metrics/prometheus/metric_collector.h"
-#include "common/metrics/prometheus/process_collector.h"
+#include "common/metrics/probes.h"
+#include "common/metrics/prometheus/web_server.h"
 
 #include <memory>
 #include <string>
 #include <vector>
 
 #include <absl/status/statusor.h>
-#include <prometheus/exposer.h>
+#include <prometheus/collectable.h>
 
 namespace crossmesh {
 
-// Serves a daemon's metrics over HTTP, at /metrics, in Prometheus' text format. Destruction takes
-// up to 2 s, which the library's web server waits for its own thread. Confined to the thread that
-// made it; what it serves is recorded by others meanwhile.
+// Serves a daemon's metrics over HTTP, at /metrics, in Prometheus' text format, and the answers to
+// probes beside them. Destruction takes up to 2 s, as that of WebServer. Confined to the thread
+// that made it; what it serves is recorded by others meanwhile.
 class MetricsExporter {
  public:
   struct Options {
@@ -34,19 +35,20 @@ class MetricsExporter {
   const std::string& address() const { return address_; }
   // Serves what a recorder records, from now on. `metrics` must outlive the exporter.
   void Serve(const MetricSet& metrics);
+  // Serves /livez, /readyz and /startupz from now on: 200 or 503, and a line with the reason.
+  void ServeProbes(const Probes& probes);
 
  private:
-  MetricsExporter(const Options& options, std::string address,
-                  std::unique_ptr<prometheus::Exposer> exposer);
+  MetricsExporter(const Options& options, std::string address, std::unique_ptr<WebServer> server);
+  std::string Text() const;
 
   const std::string address_;
   MetricSet metrics_;  // its own
   Gauges build_;
   Gauges insecure_;
-  // The exposer keeps weak references to these.
-  const std::shared_ptr<ProcessCollector> process_;
-  std::vector<std::shared_ptr<MetricCollector>> collectors_;
-  const std::unique_ptr<prometheus::Exposer> exposer_;
+  mutable Mutex mutex_;
+  std::vector<std::shared_ptr<const prometheus::Collectable>> collectors_ ABSL_GUARDED_BY(mutex_);
+  const std::unique_ptr<WebServer> server_;
 };
 
 }  // namespace crossmesh

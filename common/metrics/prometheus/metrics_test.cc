@@ -10,6 +10,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 #include "crossmesh/v1/communicator_service.pb.h"
+#include "crossmesh/v1/controller_service.pb.h"
 #include "crossmesh/v1/execution_service.pb.h"
 #include "crossmesh/v1/manifest_service.pb.h"
 #include "crossmesh/v1/mesh_service.pb.h"
@@ -140,7 +141,7 @@ TEST_F(MetricsTest, TheControllerStaysWithinItsBudgetWithEveryStatusCode) {
   RecordProperty("series_at_most", static_cast<int>(at_most));
   EXPECT_EQ(at_most - at_start,
             static_cast<int64_t>(std::size(kControllerMethods) * (std::size(kRpcCodes) - 2)));
-  EXPECT_LE(at_most, 1700);
+  EXPECT_LE(at_most, 2100);
 }
 
 TEST_F(MetricsTest, AWorkerStaysWithinItsBudgetWithEveryStatusCode) {
@@ -297,12 +298,12 @@ std::set<std::string> MethodsOf(const google::protobuf::FileDescriptor& file) {
 TEST(RpcMethodsTest, EveryMethodOfTheApiIsCounted) {
   std::set<std::string> api;
   for (const auto* file :
-       {v1::CreateMeshRequest::descriptor()->file(), v1::PutManifestRequest::descriptor()->file(),
-        v1::Operation::descriptor()->file(), v1::PlanReshardRequest::descriptor()->file(),
-        v1::Worker::descriptor()->file(), v1::ExecuteRequest::descriptor()->file(),
-        v1::Network::descriptor()->file(), v1::OpenProbeRequest::descriptor()->file(),
-        v1::GetPreflightRequest::descriptor()->file(), v1::PipelineRun::descriptor()->file(),
-        v1::RunProgramRequest::descriptor()->file()}) {
+       {v1::Controller::descriptor()->file(), v1::CreateMeshRequest::descriptor()->file(),
+        v1::PutManifestRequest::descriptor()->file(), v1::Operation::descriptor()->file(),
+        v1::PlanReshardRequest::descriptor()->file(), v1::Worker::descriptor()->file(),
+        v1::ExecuteRequest::descriptor()->file(), v1::Network::descriptor()->file(),
+        v1::OpenProbeRequest::descriptor()->file(), v1::GetPreflightRequest::descriptor()->file(),
+        v1::PipelineRun::descriptor()->file(), v1::RunProgramRequest::descriptor()->file()}) {
     api.merge(MethodsOf(*file));
   }
   api.insert("grpc.health.v1.Health/Check");

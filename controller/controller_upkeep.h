@@ -1,0 +1,32 @@
+#pragma once
+
+#include "controller/controller.h"
+
+#include <memory>
+
+namespace crossmesh {
+
+class ControllerMetrics;
+class TaskQueue;
+class WorkerRegistry;
+
+// What a controller does for its store and its process, beside what it is there for.
+
+// The store of the options, or one in memory.
+std::shared_ptr<MetadataStore> StoreOf(const Controller::Options& options);
+// The same store, with what it does recorded. All outlive it.
+std::unique_ptr<MetadataStore> Measured(MetadataStore& store, const Clock& clock,
+                                        ControllerMetrics& metrics);
+
+// Has the threads on which the controller depends watched, if the options ask for it.
+void BeWatched(const Controller::Options& options, TaskQueue& queue);
+// Before they end.
+void BeWatchedNoMore(const Controller::Options& options);
+// What probes are answered from now on.
+void SayServing(const Controller::Options& options, bool is_serving);
+
+// Brings metrics up to date, and gives the system memory back that is not needed: again and again.
+void Tidy(const WorkerRegistry& workers, const MetadataStore& store, const StoreUpkeep* upkeep,
+          ControllerMetrics& metrics);
+
+}  // namespace crossmesh
