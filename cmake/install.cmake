@@ -28,6 +28,30 @@ install(FILES examples/demo.py examples/gpt2.fsdp.rules examples/gpt2.json examp
   DESTINATION crossmesh/share/crossmesh ${wheel})
 install(DIRECTORY client/draw client/emit DESTINATION crossmesh/share/crossmesh ${wheel}
   FILES_MATCHING PATTERN "*.py" PATTERN "*_test.py" EXCLUDE PATTERN "__pycache__" EXCLUDE)
+# Manual pages and completion are made from the programs' own help, where they are installed.
+function(crossmesh_install_output component path)
+  get_filename_component(folder "${path}" DIRECTORY)
+  set(file "\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${path}")
+  string(JOIN " " command ${ARGN})
+  install(CODE "
+    file(MAKE_DIRECTORY \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${folder}\")
+    execute_process(COMMAND ${command} OUTPUT_FILE \"${file}\" COMMAND_ERROR_IS_FATAL ANY)
+    message(STATUS \"Made: ${file}\")"
+    COMPONENT ${component})
+endfunction()
+set(man "${CMAKE_INSTALL_DATADIR}/man")
+crossmesh_install_output(client "${man}/man1/crossmesh.1.gz"
+  "\"$<TARGET_FILE:crossmesh>\"" manual COMMAND gzip -9n)
+crossmesh_install_output(client "${CMAKE_INSTALL_DATADIR}/bash-completion/completions/crossmesh"
+  "\"$<TARGET_FILE:crossmesh>\"" completion bash)
+crossmesh_install_output(client "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d/crossmesh.fish"
+  "\"$<TARGET_FILE:crossmesh>\"" completion fish)
+crossmesh_install_output(client "${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions/_crossmesh"
+  "\"$<TARGET_FILE:crossmesh>\"" completion zsh)
+foreach(component IN ITEMS controller worker)
+  crossmesh_install_output(${component} "${man}/man8/crossmesh-${component}.8.gz"
+    "\"$<TARGET_FILE:crossmesh-${component}>\"" --manual COMMAND gzip -9n)
+endforeach()
 
 foreach(component IN ITEMS controller worker client)
   install(FILES deploy/debian/copyright docs/operations.md

@@ -28,6 +28,7 @@ namespace crossmesh {
 namespace {
 
 constexpr const char* kControllerFlag = "--controller";
+constexpr const char* kContextFlag = "--context";
 constexpr const char* kControllerVariable = "CROSSMESH_CONTROLLER";
 
 }  // namespace
@@ -42,6 +43,12 @@ CLI::App& Cli::AddCommand(CLI::App& parent, const std::string& name, const std::
     parent.footer(parent.get_footer() + examples.substr(0, examples.find('\n') + 1));
   }
   return command;
+}
+
+void Cli::AddOutputFlag(CLI::App& command) {
+  command.add_option("-o,--output", form_, "What to print: json (as --json), table or name")
+      ->check(CLI::IsMember(
+          {std::string(kJsonOutput), std::string(kTableOutput), std::string(kNameOutput)}));
 }
 
 void Cli::AddOtherName(CLI::App& command, const std::string& name) { command.alias(name); }
@@ -61,7 +68,10 @@ void Cli::AddControllerFlags(CLI::App& command) {
   command.add_option_function<std::string>(
       kControllerFlag, [this](const std::string& address) { controllers_.push_back(address); },
       absl::StrCat("Address, e.g. 127.0.0.1:7400 or unix:/run/c.sock (default: that of ",
-                   kControllerVariable, ")"));
+                   kControllerVariable, ", else the context in use)"));
+  command.add_option_function<std::string>(
+      kContextFlag, [this](const std::string& name) { contexts_.push_back(name); },
+      "Name of the controller, as in crossmesh context list");
   command.add_flag("--insecure", insecure_, "Allow an address that other machines can reach");
   command.add_option("--timeout", timeout_text_,
                      "Most of the time to wait, e.g. 90s; what was begun goes on");
@@ -74,35 +84,64 @@ void Cli::Run(CLI::App& command, Action action) {
   });
 }
 
-absl::Status Cli::CheckControllerFlags() {
+absl::Status Cli::CheckFlags() {
+  if (json_ && !form_.empty() && form_ != kJsonOutput) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--output: expected json beside --json, found ", form_));
+  }
   if (!timeout_text_.empty()) {
     ASSIGN_OR_RETURN(timeout_, ParseDurationFlag("timeout", timeout_text_));
   }
-  if (controllers_.empty()) return absl::OkStatus();
-  if (command_->get_option_no_throw(kControllerFlag) == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--controller: expected a command that asks a controller, found \"",
-                     command_->get_name(), "\""));
+  const bool asks = command_->get_option_no_throw(kControllerFlag) != nullptr;
+  for (const auto& [flag, values] :
+       {std::pair(kControllerFlag, &controllers_), std::pair(kContextFlag, &contexts_)}) {
+    if (values->empty()) continue;
+    if (!asks) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(flag, ": expected a command that asks a controller, found \"",
+                       command_->get_name(), "\""));
+    }
+    if (values->front() != values->back()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(flag, ": expected one ", flag == kContextFlag ? "context" : "address",
+                       ", found \"", values->front(), "\" and \"", values->back(), "\""));
+    }
   }
-  if (controllers_.front() == controllers_.back()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--controller: expected one address, found \"",
-                                                 controllers_.front(), "\" and \"",
-                                                 controllers_.back(), "\""));
+  if (asks) {
+    ASSIGN_OR_RETURN(target_, FindTarget());
+  }
+  return absl::OkStatus();
 }
 
-std::string Cli::Controller() const {
-  if (!controllers_.empty()) return controllers_.front();
+absl::StatusOr<ControllerContext> Cli::FindTarget() const {
+  if (!controllers_.empty() && !contexts_.empty()) {
+    return absl::InvalidArgumentError("expected --controller or --context, found both");
+  }
+  if (!controllers_.empty()) return ControllerContext{.controller = controllers_.front()};
   const char* const variable = std::getenv(kControllerVariable);
-  return variable == nullptr ? "" : variable;
+  if (contexts_.empty() && variable != nullptr && *variable != '\0') {
+    return ControllerContext{.controller = variable};
+  }
+  ASSIGN_OR_RETURN(const Contexts contexts, Contexts::Read(Contexts::FilePath()));
+  const std::string& name = contexts_.empty() ? contexts.current() : contexts_.front();
+  return name.empty() ? ControllerContext() : contexts.Find(name);
 }
 
-absl::StatusOr<Client> Cli::Connect() const {
-  const std::string controller = Controller();
-  if (controller.empty()) {
+absl::StatusOr<Client> Cli::Connect() const { return ConnectWith({}); }
+
+absl::StatusOr<Client> Cli::Connect(absl::Duration patience) const {
+  return ConnectWith({.call_timeout = patience, .retry_for = absl::ZeroDuration()});
+}
+
+absl::StatusOr<Client> Cli::ConnectWith(ClientOptions options) const {
+  if (target_.controller.empty()) {
     return absl::FailedPreconditionError(
-        "controller: expected an address by --controller or CROSSMESH_CONTROLLER, found none");
+        "controller: expected an address by --controller, --context or CROSSMESH_CONTROLLER, or a "
+        "context in use, found none");
   }
-  return Client::Connect(controller, {.insecure = insecure_, .timeout = timeout_});
+  options.insecure = insecure_ || target_.insecure;
+  options.timeout = timeout_;
+  return Client::Connect(target_.controller, options);
 }
 
 void Cli::Write(absl::string_view text) { output_.Update(WriteToStandardOutput(text)); }
@@ -143,16 +182,21 @@ ExitCode Cli::ExitCodeOf(const absl::Status& error) const {
 
 absl::Status Cli::Answer(const google::protobuf::Message& message, absl::string_view text) {
   // Only if it is wanted: measurements of runs are long.
-  return json_ ? Answer(ToJson(message), text) : Answer(nlohmann::json(), text);
+  return json() ? Answer(ToJson(message), text) : Answer(nlohmann::json(), text);
 }
 
 absl::Status Cli::Answer(const nlohmann::json& document, absl::string_view text) {
-  if (json_) {
+  if (json()) {
     PrintDocument(document);
   } else {
     Print(text);
   }
   return absl::OkStatus();
+}
+
+absl::Status Cli::AnswerNamed(absl::string_view name, const google::protobuf::Message& message,
+                              absl::string_view text) {
+  return names() ? Answer(nlohmann::json(), absl::StrCat(name, "\n")) : Answer(message, text);
 }
 
 nlohmann::json ToJson(const google::protobuf::Message& message) {

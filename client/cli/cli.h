@@ -1,5 +1,7 @@
 #pragma once
 
+#include "client/cli/contexts.h"
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,6 +24,7 @@ class App;
 namespace crossmesh {
 
 class Client;
+struct ClientOptions;
 
 // How the program ends; docs/running.md has the table for its users.
 enum class ExitCode : uint8_t {
@@ -43,12 +46,15 @@ class Cli {
   // of them that of its group.
   CLI::App& AddCommand(CLI::App& parent, const std::string& name, const std::string& description,
                        const std::string& examples);
+  // Of a command that lists or shows things: --output, of which --json is one form.
+  void AddOutputFlag(CLI::App& command);
   // Another name of a command, which scripts have and no help lists.
   static void AddOtherName(CLI::App& command, const std::string& name);
   // A group of subcommands, of which one must be given.
   CLI::App& AddGroup(CLI::App& parent, const std::string& name, const std::string& description);
-  // The flags --controller, --insecure and --timeout, of a command that asks a controller, and of
-  // its group. Those of a group and of the application stand before the command, and mean the same.
+  // The flags --controller, --context, --insecure and --timeout, of a command that asks a
+  // controller, and of its group. Those of a group and of the application stand before the command,
+  // and mean the same.
   void AddControllerFlags(CLI::App& command);
 
   using Action = std::function<absl::Status()>;
@@ -56,14 +62,22 @@ class Cli {
   // The action of the command that was given.
   const Action& action() const { return action_; }
 
-  // InvalidArgument: --controller stands before a command that asks none, or is given twice with
-  // two addresses; --timeout is no duration.
-  absl::Status CheckControllerFlags();
+  // InvalidArgument: --controller or --context stands before a command that asks none, is given
+  // twice with two values, or both are; --timeout is no duration; --json and another --output.
+  // Errors of the file of contexts, where it matters.
+  absl::Status CheckFlags();
 
-  bool json() const { return json_; }
-  bool has_controller() const { return !Controller().empty(); }
-  // FailedPrecondition without --controller and CROSSMESH_CONTROLLER.
+  // What is printed: one document, or the names alone of what is listed or shown, or text.
+  bool json() const { return json_ || form_ == kJsonOutput; }
+  bool names() const { return form_ == kNameOutput; }
+  // Most of the time that the command may take.
+  absl::Duration timeout() const { return timeout_; }
+
+  bool has_controller() const { return !target_.controller.empty(); }
+  // FailedPrecondition: nothing says which controller.
   absl::StatusOr<Client> Connect() const;
+  // For a command that asks again and again: a call takes so long at most, and is made once.
+  absl::StatusOr<Client> Connect(absl::Duration patience) const;
 
   // Each prints on standard output. With --json exactly one document is printed, or events. Of text
   // all control characters but the ends of lines are escaped: names come from users.
@@ -73,6 +87,9 @@ class Cli {
   // The document with --json, else the text. OK, so that it can end a command.
   absl::Status Answer(const google::protobuf::Message& message, absl::string_view text);
   absl::Status Answer(const nlohmann::json& document, absl::string_view text);
+  // The same of one thing with a name, which alone is printed with --output name.
+  absl::Status AnswerNamed(absl::string_view name, const google::protobuf::Message& message,
+                           absl::string_view text);
   bool printed_document() const { return printed_document_; }
   // With --json, of a command that tells one thing after the other: a document in a line of its
   // own. After the last one no error's document is to follow.
@@ -86,16 +103,25 @@ class Cli {
   void SetExitCode(ExitCode code) { exit_code_ = code; }
 
  private:
-  // The flag's address, else that of CROSSMESH_CONTROLLER; an empty flag is no controller. The
-  // variable is looked at here and not by the parser, which asks it for all commands, also for
-  // those that were not given, and so would put it over the flag of the one that was.
-  std::string Controller() const;
+  static constexpr absl::string_view kJsonOutput = "json";
+  static constexpr absl::string_view kNameOutput = "name";
+  static constexpr absl::string_view kTableOutput = "table";
 
+  // What --controller says, else --context, else CROSSMESH_CONTROLLER, else the context in use; an
+  // empty flag is no controller. The variable is looked at here and not by the parser, which asks
+  // it for all commands, also for those that were not given, and so would put it over the flag of
+  // the one that was.
+  absl::StatusOr<ControllerContext> FindTarget() const;
+
+  absl::StatusOr<Client> ConnectWith(ClientOptions options) const;
   void Write(absl::string_view text);
 
   std::vector<std::string> controllers_;  // as the flags say, before and after the command
+  std::vector<std::string> contexts_;     // likewise
+  ControllerContext target_;              // which controller is asked
   bool insecure_ = false;
   bool json_ = false;
+  std::string form_;  // of --output; empty: as --json says
   std::string timeout_text_;
   absl::Duration timeout_ = absl::InfiniteDuration();
   bool printed_document_ = false;
@@ -127,12 +153,14 @@ absl::Status WriteFile(const std::string& path, const std::string& text);
 std::string SharedFile(const std::string& name);
 
 // The command groups.
+void AddContextCommands(Cli& cli, CLI::App& app);
 void AddDemoCommand(Cli& cli, CLI::App& app);
 void AddDoctorCommand(Cli& cli, CLI::App& app);
 void AddGpuCommands(Cli& cli, CLI::App& app);
 void AddGridCommands(Cli& cli, CLI::App& app);
 void AddHealthCommand(Cli& cli, CLI::App& app);
 void AddLayoutCommands(Cli& cli, CLI::App& app);
+void AddManualCommands(Cli& cli, CLI::App& app);
 void AddManifestCommands(Cli& cli, CLI::App& app);
 void AddMeshCommands(Cli& cli, CLI::App& app);
 void AddNetworkCommands(Cli& cli, CLI::App& app);
@@ -142,7 +170,9 @@ void AddPlanCommand(Cli& cli, CLI::App& app);
 void AddRedistributeCommand(Cli& cli, CLI::App& app);
 void AddReshardCommand(Cli& cli, CLI::App& app);
 void AddSimulateCommand(Cli& cli, CLI::App& app);
+void AddStatusCommands(Cli& cli, CLI::App& app);
 void AddStorageCommands(Cli& cli, CLI::App& app);
+void AddUpkeepCommands(Cli& cli, CLI::App& app);
 void AddWorkerCommands(Cli& cli, CLI::App& app);
 
 // Of the group `storage`.

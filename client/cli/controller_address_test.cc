@@ -169,7 +169,7 @@ TEST_F(ControllerAddressTest, AnEmptyFlagIsNoController) {
   const ProgramResult local = Run(kWrong, absl::StrCat("plan ", kAnyReshard, " --controller ''"));
   EXPECT_EQ(local.exit_status, 0) << local.error;
   EXPECT_THAT(Run(kWrong, "worker list --controller ''").error,
-              HasSubstr("expected an address by --controller or CROSSMESH_CONTROLLER"));
+              HasSubstr("expected an address by --controller, --context or CROSSMESH_CONTROLLER"));
 }
 
 }  // namespace

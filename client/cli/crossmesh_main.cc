@@ -5,7 +5,6 @@
 #include "client/cli/report_text.h"
 #include "common/base/version.h"
 
-#include <algorithm>
 #include <exception>
 #include <iostream>
 #include <span>
@@ -35,6 +34,20 @@ int Fail(Cli& cli, bool json, const absl::Status& status, ExitCode code) {
   return static_cast<int>(code);
 }
 
+// The parser may fail before it has seen the flag.
+bool AsksForJson(std::span<char* const> arguments) {
+  absl::string_view before;
+  for (const absl::string_view argument : arguments) {
+    const bool is_output = before == "--output" || before == "-o";
+    if (argument == "--json" || argument == "--output=json" || argument == "-ojson" ||
+        (is_output && argument == "json")) {
+      return true;
+    }
+    before = argument;
+  }
+  return false;
+}
+
 // What was to be printed and was not is a failure as well: a script would go on with half of it.
 int Succeed(const absl::Status& output) {
   if (output.ok()) return static_cast<int>(ExitCode::kDone);
@@ -43,10 +56,7 @@ int Succeed(const absl::Status& output) {
 }
 
 int Main(int argc, char** argv) {
-  // The parser may fail before it has seen the flag.
-  const bool json = std::ranges::any_of(std::span(argv, argc), [](const char* argument) {
-    return absl::string_view(argument) == "--json";
-  });
+  const bool json = AsksForJson(std::span(argv, argc));
   Cli cli;
   CLI::App app("Moves sharded tensors between device meshes.", "crossmesh");
   HideOtherNames(app);
@@ -54,6 +64,7 @@ int Main(int argc, char** argv) {
   app.set_version_flag("--version", VersionLine("crossmesh"), "Print the version and exit");
   app.footer(kExamples);
   cli.AddControllerFlags(app);
+  AddContextCommands(cli, app);
   AddDemoCommand(cli, app);
   AddDoctorCommand(cli, app);
   AddGpuCommands(cli, app);
@@ -67,9 +78,12 @@ int Main(int argc, char** argv) {
   AddLayoutCommands(cli, app);
   AddMeshCommands(cli, app);
   AddManifestCommands(cli, app);
+  AddManualCommands(cli, app);
   AddNetworkCommands(cli, app);
   AddOperationCommands(cli, app);
+  AddStatusCommands(cli, app);
   AddStorageCommands(cli, app);
+  AddUpkeepCommands(cli, app);
   AddWorkerCommands(cli, app);
   try {
     app.parse(argc, argv);
@@ -90,7 +104,7 @@ int Main(int argc, char** argv) {
         unknown.empty() ? error.what() : absl::StrCat("unknown argument \"", unknown.front(), "\"");
     return Fail(cli, json, absl::InvalidArgumentError(message), ExitCode::kMisused);
   }
-  const absl::Status misuse = cli.CheckControllerFlags();
+  const absl::Status misuse = cli.CheckFlags();
   if (!misuse.ok()) return Fail(cli, json, misuse, ExitCode::kMisused);
   // After parsing, so that a mistake in any flag is told before anything is done.
   const absl::Status status = cli.action()();

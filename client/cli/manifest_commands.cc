@@ -1,5 +1,5 @@
 #include "client/cli/cli.h"
-#include "client/cli/list_document.h"
+#include "client/cli/listing.h"
 #include "client/cli/options.h"
 #include "client/cli/report_text.h"
 #include "client/cli/tensor_flags.h"
@@ -39,12 +39,14 @@ absl::Status ListManifests(Cli& cli) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const std::vector<v1::ListManifestsResponse::Entry> manifests,
                    client.ListManifests());
-  TextTable table({"NAME", "TENSORS>", "SIZE>", "DIGEST"});
+  Listing listing(cli, "manifest", "manifests", {"NAME", "TENSORS>", "SIZE>", "DIGEST"});
   for (const v1::ListManifestsResponse::Entry& entry : manifests) {
-    table.AddRow(
-        {entry.name(), absl::StrCat(entry.tensors()), Bytes(entry.size_bytes()), entry.digest()});
+    listing.Add(
+        entry.name(),
+        {entry.name(), absl::StrCat(entry.tensors()), Bytes(entry.size_bytes()), entry.digest()},
+        entry);
   }
-  return cli.Answer(ListDocument("manifests", manifests), table.ToString());
+  return AnswerListing(cli, listing);
 }
 
 absl::Status Show(Cli& cli, const ManifestFlags& flags) {
@@ -55,8 +57,8 @@ absl::Status Show(Cli& cli, const ManifestFlags& flags) {
     table.AddRow({PrintableName(tensor.name), std::string(DataTypeName(tensor.type)),
                   ToString(tensor.shape), Bytes(tensor.bytes())});
   }
-  return cli.Answer(
-      ToProto(manifest, flags.name),
+  return cli.AnswerNamed(
+      flags.name, ToProto(manifest, flags.name),
       absl::StrCat(table.ToString(), "\n", manifest.tensors().size(), " tensors of ",
                    Bytes(manifest.bytes()), ", digest ", manifest.digest().ToString(), "\n"));
 }
@@ -99,6 +101,7 @@ void AddManifestCommands(Cli& cli, CLI::App& app) {
   AddOption(remove, "--revision", flags->revision, "Only if it still has this revision");
   cli.Run(remove, [&cli, flags] { return Delete(cli, *flags); });
 
+  for (CLI::App* command : {&list, &show}) cli.AddOutputFlag(*command);
   for (CLI::App* command : {&create, &list, &show, &remove}) cli.AddControllerFlags(*command);
 }
 

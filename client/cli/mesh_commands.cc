@@ -1,5 +1,5 @@
 #include "client/cli/cli.h"
-#include "client/cli/list_document.h"
+#include "client/cli/listing.h"
 #include "client/cli/options.h"
 #include "client/client.h"
 #include "common/base/status_macros.h"
@@ -35,17 +35,17 @@ absl::Status Create(Cli& cli, const MeshFlags& flags) {
 absl::Status ListMeshes(Cli& cli) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const std::vector<v1::Mesh> meshes, client.ListMeshes());
-  TextTable table({"NAME", "AXES", "DEVICES"});
+  Listing listing(cli, "mesh", "meshes", {"NAME", "AXES", "DEVICES"});
   for (const v1::Mesh& mesh : meshes) {
-    table.AddRow({mesh.name(), mesh.axes(), mesh.devices()});
+    listing.Add(mesh.name(), {mesh.name(), mesh.axes(), mesh.devices()}, mesh);
   }
-  return cli.Answer(ListDocument("meshes", meshes), table.ToString());
+  return AnswerListing(cli, listing);
 }
 
 absl::Status Show(Cli& cli, const MeshFlags& flags) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const v1::GetMeshResponse response, client.GetMesh(flags.name));
-  if (cli.json()) return cli.Answer(response, "");
+  if (cli.json() || cli.names()) return cli.AnswerNamed(flags.name, response, "");
   ASSIGN_OR_RETURN(const Mesh mesh, FromProto(response.mesh()));
   std::vector<std::string> columns = {"SLOT>"};
   for (const Axis& axis : mesh.axes()) columns.push_back(axis.name + ">");
@@ -99,6 +99,7 @@ void AddMeshCommands(Cli& cli, CLI::App& app) {
   AddOption(remove, "--revision", flags->revision, "Only if it still has this revision");
   cli.Run(remove, [&cli, flags] { return Delete(cli, *flags); });
 
+  for (CLI::App* command : {&list, &show}) cli.AddOutputFlag(*command);
   for (CLI::App* command : {&create, &list, &show, &remove}) cli.AddControllerFlags(*command);
 }
 

@@ -57,7 +57,9 @@ absl::Status Show(Cli& cli, const NetworkFlags& flags) {
     return absl::OkStatus();
   }
   const std::string axes = AxesText(network);
-  return cli.Answer(network, absl::StrCat(NetworkText(network), axes.empty() ? "" : "\n", axes));
+  // Its name is its revision, as `set --revision` takes it.
+  return cli.AnswerNamed(absl::StrCat(network.revision()), network,
+                         absl::StrCat(NetworkText(network), axes.empty() ? "" : "\n", axes));
 }
 
 absl::Status Set(Cli& cli, const NetworkFlags& flags) {
@@ -144,6 +146,7 @@ void AddNetworkCommands(Cli& cli, CLI::App& app) {
   AddFlag(show, "--as-file", flags->as_file, "Print the file that `set` reads");
   AddFlag(show, "--as-rates", flags->as_rates,
           "Print what was measured over axes, for --rates of `grid`");
+  cli.AddOutputFlag(show);
   cli.Run(show, [&cli, flags] { return Show(cli, *flags); });
 
   CLI::App& set = cli.AddCommand(group, "set", "Describes the network from now on",

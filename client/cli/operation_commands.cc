@@ -1,7 +1,8 @@
 #include "client/cli/cli.h"
-#include "client/cli/list_document.h"
+#include "client/cli/listing.h"
 #include "client/cli/operation_report.h"
 #include "client/cli/options.h"
+#include "client/cli/report_text.h"
 #include "client/client.h"
 #include "common/base/status_macros.h"
 
@@ -19,19 +20,27 @@ struct OperationFlags {
   std::string id;
   std::string reason = "asked for on the command line";
   int64_t count = kListedDefault;
+  bool watch = false;
+  bool wait = false;
 };
 
 absl::Status ListOperations(Cli& cli, const OperationFlags& flags) {
   RETURN_IF_ERROR(CheckCount(flags.count));
   ASSIGN_OR_RETURN(Client client, cli.Connect());
-  ASSIGN_OR_RETURN(const std::vector<v1::Operation> operations, client.ListOperations(flags.count));
-  return cli.Answer(ListDocument("operations", operations), OperationTable(operations));
+  const auto list = [&]() -> absl::StatusOr<Listing> {
+    ASSIGN_OR_RETURN(const std::vector<v1::Operation> operations,
+                     client.ListOperations(flags.count));
+    return OperationListing(cli, operations);
+  };
+  if (flags.watch) return WatchListing(cli, {.list = list, .tells_gone = false});
+  ASSIGN_OR_RETURN(const Listing listing, list());
+  return AnswerListing(cli, listing);
 }
 
 absl::Status Show(Cli& cli, const OperationFlags& flags) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const v1::Operation operation, client.GetOperation(flags.id));
-  return cli.Answer(operation, OperationText(operation));
+  return cli.AnswerNamed(operation.id(), operation, OperationText(operation));
 }
 
 absl::Status Watch(Cli& cli, const OperationFlags& flags) {
@@ -56,9 +65,21 @@ absl::Status Wait(Cli& cli, const OperationFlags& flags) {
   return EndWith(cli, operation);
 }
 
+// What was asked for is the success here.
+absl::Status AwaitCancelled(Cli& cli, Client& client, const std::string& id) {
+  ASSIGN_OR_RETURN(const v1::Operation operation, client.Watch(id, [](const v1::Operation&) {}));
+  RETURN_IF_ERROR(cli.Answer(operation, OperationText(operation)));
+  if (operation.state() == v1::OPERATION_STATE_CANCELLED) return absl::OkStatus();
+  const absl::Status end = EndWith(cli, operation);
+  if (!end.ok()) return end;
+  return absl::FailedPreconditionError(absl::StrCat("operation ", id, ": expected it cancelled, ",
+                                                    "found it ", StateName(operation.state())));
+}
+
 absl::Status Cancel(Cli& cli, const OperationFlags& flags) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   RETURN_IF_ERROR(client.CancelOperation(flags.id, flags.reason));
+  if (flags.wait) return AwaitCancelled(cli, client, flags.id);
   return cli.Answer({{"cancelling", flags.id}},
                     absl::StrCat("operation ", flags.id, " is being cancelled\n"));
 }
@@ -70,7 +91,9 @@ void AddOperationCommands(Cli& cli, CLI::App& app) {
   const auto flags = std::make_shared<OperationFlags>();
 
   CLI::App& list = cli.AddCommand(group, "list", "Lists operations, newest first",
-                                  "  crossmesh operation list --count 5\n");
+                                  "  crossmesh operation list --count 5\n"
+                                  "  crossmesh operation list --watch\n");
+  AddFlag(list, "-w,--watch", flags->watch, kWatchHelp);
   AddOption(list, "--count", flags->count, "At most so many").ShowDefault();
   cli.Run(list, [&cli, flags] { return ListOperations(cli, *flags); });
 
@@ -95,11 +118,13 @@ void AddOperationCommands(Cli& cli, CLI::App& app) {
   CLI::App& cancel = cli.AddCommand(group, "cancel", "Asks for an operation's end",
                                     "  crossmesh operation cancel op-0123456789abcdef\n");
   AddOption(cancel, "--reason", flags->reason, "For the report").ShowDefault();
+  AddFlag(cancel, "--wait", flags->wait, "Until it has ended; an error when it committed first");
   cli.Run(cancel, [&cli, flags] { return Cancel(cli, *flags); });
 
   for (CLI::App* command : {&show, &watch, &wait, &cancel}) {
     AddOption(*command, "id", flags->id, "The operation's id").Required();
   }
+  for (CLI::App* command : {&list, &show}) cli.AddOutputFlag(*command);
   for (CLI::App* command : {&list, &show, &watch, &wait, &cancel}) cli.AddControllerFlags(*command);
 }
 

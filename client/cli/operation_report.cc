@@ -142,14 +142,17 @@ std::string OperationText(const v1::Operation& operation) {
   return text;
 }
 
-std::string OperationTable(std::span<const v1::Operation> operations) {
-  TextTable table({"OPERATION", "STATE", "STRATEGY", "MOVED>", "TOTAL>", "CREATED (UTC)", "ERROR"});
+Listing OperationListing(const Cli& cli, std::span<const v1::Operation> operations) {
+  Listing listing(cli, "operation", "operations",
+                  {"OPERATION", "STATE", "STRATEGY", "MOVED>", "TOTAL>", "CREATED (UTC)", "ERROR"});
   for (const v1::Operation& operation : operations) {
-    table.AddRow({operation.id(), StateName(operation.state()), StrategyText(operation),
-                  Bytes(operation.moved_bytes()), Bytes(operation.total_bytes()),
-                  UtcText(operation.create_time()), operation.error()});
+    listing.Add(operation.id(),
+                {operation.id(), StateName(operation.state()), StrategyText(operation),
+                 Bytes(operation.moved_bytes()), Bytes(operation.total_bytes()),
+                 UtcText(operation.create_time()), operation.error()},
+                operation);
   }
-  return table.ToString();
+  return listing;
 }
 
 absl::Status FollowOperation(

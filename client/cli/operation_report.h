@@ -1,6 +1,7 @@
 #pragma once
 
 #include "client/cli/cli.h"
+#include "client/cli/listing.h"
 #include "client/client.h"
 #include "crossmesh/v1/operation_service.pb.h"
 
@@ -16,8 +17,8 @@ namespace crossmesh {
 // An operation for people: state, replicas and, when it has ended, its report.
 std::string OperationText(const v1::Operation& operation);
 
-// One row per operation.
-std::string OperationTable(std::span<const v1::Operation> operations);
+// A row for each operation.
+Listing OperationListing(const Cli& cli, std::span<const v1::Operation> operations);
 
 // Shows how far an operation is while `follow` follows it to its end, then what became of it. Its
 // error is that of `follow`, or the operation's.

@@ -1,10 +1,9 @@
 #include "client/cli/cli.h"
-#include "client/cli/list_document.h"
+#include "client/cli/listing.h"
 #include "client/cli/options.h"
 #include "client/cli/pipeline_flags.h"
 #include "client/client.h"
 #include "common/base/status_macros.h"
-#include "common/base/table.h"
 
 #include <memory>
 #include <string>
@@ -38,12 +37,15 @@ int64_t MicrobatchesOf(const v1::PipelineSpec& spec) {
 absl::Status ListPipelines(Cli& cli) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const std::vector<v1::PipelineSpec> pipelines, client.ListPipelines());
-  TextTable table({"NAME", "RANKS>", "STAGES>", "EDGES>", "MICROBATCHES>"});
+  Listing listing(cli, "pipeline", "pipelines",
+                  {"NAME", "RANKS>", "STAGES>", "EDGES>", "MICROBATCHES>"});
   for (const v1::PipelineSpec& spec : pipelines) {
-    table.AddRow({spec.name(), absl::StrCat(spec.ranks_size()), absl::StrCat(spec.stages_size()),
-                  absl::StrCat(spec.edges_size()), absl::StrCat(MicrobatchesOf(spec))});
+    listing.Add(spec.name(),
+                {spec.name(), absl::StrCat(spec.ranks_size()), absl::StrCat(spec.stages_size()),
+                 absl::StrCat(spec.edges_size()), absl::StrCat(MicrobatchesOf(spec))},
+                spec);
   }
-  return cli.Answer(ListDocument("pipelines", pipelines), table.ToString());
+  return AnswerListing(cli, listing);
 }
 
 absl::Status Delete(Cli& cli, const std::string& name) {
@@ -65,6 +67,7 @@ void AddPipelineRegistryCommands(Cli& cli, CLI::App& group) {
 
   CLI::App& list = cli.AddCommand(group, "list", "Lists all registered pipelines by name",
                                   "  crossmesh pipeline list --json\n");
+  cli.AddOutputFlag(list);
   cli.Run(list, [&cli] { return ListPipelines(cli); });
 
   CLI::App& remove = cli.AddCommand(group, "delete", "Deletes a registered pipeline",

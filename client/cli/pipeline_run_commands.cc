@@ -1,5 +1,5 @@
 #include "client/cli/cli.h"
-#include "client/cli/list_document.h"
+#include "client/cli/listing.h"
 #include "client/cli/measured_times.h"
 #include "client/cli/options.h"
 #include "client/cli/picture.h"
@@ -101,20 +101,51 @@ struct RunListFlags {
   std::string id;
   int64_t count = kListedDefault;
   bool now = false;
+  bool watch = false;
+  bool wait = false;
 };
 
 absl::Status ListRuns(Cli& cli, const RunListFlags& flags) {
   RETURN_IF_ERROR(CheckCount(flags.count));
   ASSIGN_OR_RETURN(Client client, cli.Connect());
-  ASSIGN_OR_RETURN(const std::vector<v1::PipelineRun> runs, client.ListPipelineRuns(flags.count));
-  return cli.Answer(ListDocument("runs", runs), PipelineRunTable(runs));
+  const auto list = [&]() -> absl::StatusOr<Listing> {
+    ASSIGN_OR_RETURN(const std::vector<v1::PipelineRun> runs, client.ListPipelineRuns(flags.count));
+    return PipelineRunListing(cli, runs);
+  };
+  if (flags.watch) return WatchListing(cli, {.list = list, .tells_gone = false});
+  ASSIGN_OR_RETURN(const Listing listing, list());
+  return AnswerListing(cli, listing);
+}
+
+// A line for every change of one run, until it has ended.
+absl::Status WatchRun(Cli& cli, const std::string& id) {
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  if (cli.json()) {
+    return client
+        .WatchPipelineRun(id,
+                          [&cli](const v1::PipelineRun& now) {
+                            cli.PrintEvent({{"run", ToJson(now)}}, HasEnded(now));
+                          })
+        .status();
+  }
+  const RealClock clock;
+  Progress progress(id, 0, Progress::FormFor(cli.names()), clock);
+  progress.CountIn("iterations");
+  ASSIGN_OR_RETURN(const v1::PipelineRun run,
+                   client.WatchPipelineRun(id, [&](const v1::PipelineRun& now) {
+                     progress.SetTotal(now.iterations());
+                     progress.Update(IterationsTried(now), StateOf(now));
+                   }));
+  progress.Finish(absl::StrCat(run.id(), ": ", StateOf(run)));
+  return cli.AnswerNamed(run.id(), run, PipelineRunText(run));
 }
 
 absl::Status Show(Cli& cli, const RunListFlags& flags) {
   if (flags.id.empty()) return ListRuns(cli, flags);
+  if (flags.watch) return WatchRun(cli, flags.id);
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const v1::PipelineRun run, client.GetPipelineRun(flags.id));
-  return cli.Answer(run, PipelineRunText(run));
+  return cli.AnswerNamed(run.id(), run, PipelineRunText(run));
 }
 
 absl::Status Stop(Cli& cli, const RunListFlags& flags) {
@@ -127,6 +158,11 @@ absl::Status Stop(Cli& cli, const RunListFlags& flags) {
                                                       StateName(run.state()), " already"));
   }
   RETURN_IF_ERROR(client.StopPipelineRun(flags.id, flags.now));
+  if (flags.wait) {
+    ASSIGN_OR_RETURN(const v1::PipelineRun ended,
+                     client.WatchPipelineRun(flags.id, [](const v1::PipelineRun&) {}));
+    return cli.Answer(ended, PipelineRunText(ended));
+  }
   return cli.Answer({{"stopping", flags.id}},
                     absl::StrCat("pipeline run ", flags.id, " ends ",
                                  flags.now ? "at once" : "after its iteration", "\n"));
@@ -159,7 +195,10 @@ void AddPipelineRunCommands(Cli& cli, CLI::App& group) {
 
   CLI::App& show = cli.AddCommand(group, "show", "Shows a run as it is now, or lists all",
                                   "  crossmesh pipeline show\n"
-                                  "  crossmesh pipeline show pr-0123456789abcdef\n");
+                                  "  crossmesh pipeline show pr-0123456789abcdef\n"
+                                  "  crossmesh pipeline show pr-0123456789abcdef --watch\n");
+  cli.AddOutputFlag(show);
+  AddFlag(show, "-w,--watch", flags->watch, absl::StrCat(kWatchHelp, "; one run, to its end"));
   AddOption(show, "id", flags->id, "The run's id; without it, all runs, newest first");
   AddOption(show, "--count", flags->count, "Of a list, at most so many").ShowDefault();
   cli.Run(show, [&cli, flags] { return Show(cli, *flags); });
@@ -168,6 +207,7 @@ void AddPipelineRunCommands(Cli& cli, CLI::App& group) {
                                   "  crossmesh pipeline stop pr-0123456789abcdef\n");
   AddOption(stop, "id", flags->id, "The run's id").Required();
   AddFlag(stop, "--now", flags->now, "At once, not after the iteration that runs");
+  AddFlag(stop, "--wait", flags->wait, "Until it has ended");
   cli.Run(stop, [&cli, flags] { return Stop(cli, *flags); });
 
   for (CLI::App* command : {&show, &stop}) cli.AddControllerFlags(*command);

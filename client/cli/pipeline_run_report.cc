@@ -195,19 +195,22 @@ std::string PipelineRunText(const v1::PipelineRun& run) {
   return text;
 }
 
-std::string PipelineRunTable(std::span<const v1::PipelineRun> runs) {
-  TextTable table({"RUN", "STATE", "PIPELINE", "SCHEDULE", "KIND", "TRIED>", "OF>", "FAILED>",
+Listing PipelineRunListing(const Cli& cli, std::span<const v1::PipelineRun> runs) {
+  Listing listing(cli, "run", "runs",
+                  {"RUN", "STATE", "PIPELINE", "SCHEDULE", "KIND", "TRIED>", "OF>", "FAILED>",
                    "PREDICTED>", "MEDIAN>", "CREATED (UTC)", "ERROR"});
   for (const v1::PipelineRun& run : runs) {
-    table.AddRow({run.id(), StateName(run.state()), run.pipeline().empty() ? "-" : run.pipeline(),
-                  run.plan().schedule().empty() ? "-" : run.plan().schedule(),
-                  run.rehearsal() ? "rehearsal" : "run", absl::StrCat(IterationsTried(run)),
-                  absl::StrCat(run.iterations()), absl::StrCat(run.failed_iterations()),
-                  run.has_plan() ? FormatSeconds(run.plan().predicted_seconds()) : "-",
-                  HasMedian(run) ? FormatSeconds(run.median_seconds()) : "-",
-                  UtcText(run.create_time()), run.error()});
+    listing.Add(run.id(),
+                {run.id(), StateName(run.state()), run.pipeline().empty() ? "-" : run.pipeline(),
+                 run.plan().schedule().empty() ? "-" : run.plan().schedule(),
+                 run.rehearsal() ? "rehearsal" : "run", absl::StrCat(IterationsTried(run)),
+                 absl::StrCat(run.iterations()), absl::StrCat(run.failed_iterations()),
+                 run.has_plan() ? FormatSeconds(run.plan().predicted_seconds()) : "-",
+                 HasMedian(run) ? FormatSeconds(run.median_seconds()) : "-",
+                 UtcText(run.create_time()), run.error()},
+                run);
   }
-  return table.ToString();
+  return listing;
 }
 
 }  // namespace crossmesh

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "client/cli/listing.h"
 #include "crossmesh/v1/pipeline_service.pb.h"
 
 #include <cstdint>
@@ -22,6 +23,6 @@ std::map<int, double> MeasuredBusy(const v1::PipelineMeasurement& measurement);
 std::string PipelineRunText(const v1::PipelineRun& run);
 
 // A row for each run.
-std::string PipelineRunTable(std::span<const v1::PipelineRun> runs);
+Listing PipelineRunListing(const Cli& cli, std::span<const v1::PipelineRun> runs);
 
 }  // namespace crossmesh

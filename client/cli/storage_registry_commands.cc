@@ -1,13 +1,13 @@
 // Commands that list, create, trim and delete storages through the memory sockets of workers.
 
 #include "client/cli/cli.h"
+#include "client/cli/listing.h"
 #include "client/cli/memory_flag.h"
 #include "client/cli/options.h"
 #include "client/cli/report_text.h"
 #include "client/client.h"
 #include "client/memory/memory_client.h"
 #include "common/base/status_macros.h"
-#include "common/base/table.h"
 #include "common/mesh/device.h"
 
 #include <algorithm>
@@ -39,19 +39,20 @@ nlohmann::json DocumentOf(const StorageDescription& storage) {
 
 absl::Status ListStorages(Cli& cli, const OneStorageFlags& flags) {
   ASSIGN_OR_RETURN(const std::vector<HostMemory> hosts, ParseMemoryFlag(flags.memory));
-  nlohmann::json documents = nlohmann::json::array();
-  TextTable table({"STORAGE", "DEVICE", "SIZE>", "SHADOW>", "GENERATION>", "STATE", "MEMORY"});
+  Listing listing(cli, "storage", "storages",
+                  {"STORAGE", "DEVICE", "SIZE>", "SHADOW>", "GENERATION>", "STATE", "MEMORY"});
   for (const HostMemory& host : hosts) {
     ASSIGN_OR_RETURN(MemoryClient memory, MemoryClient::Connect(host.socket));
     ASSIGN_OR_RETURN(const std::vector<StorageDescription> storages, memory.List());
     for (const StorageDescription& storage : storages) {
-      documents.push_back(DocumentOf(storage));
-      table.AddRow({PrintableName(storage.storage), storage.device, Bytes(storage.bytes),
-                    Bytes(storage.shadow_bytes), absl::StrCat(storage.generation),
-                    storage.dirty ? "DIRTY" : "WHOLE", storage.gpu.empty() ? "host" : storage.gpu});
+      listing.Add(absl::StrCat(storage.storage, " ", storage.device),
+                  {PrintableName(storage.storage), storage.device, Bytes(storage.bytes),
+                   Bytes(storage.shadow_bytes), absl::StrCat(storage.generation),
+                   storage.dirty ? "DIRTY" : "WHOLE", storage.gpu.empty() ? "host" : storage.gpu},
+                  DocumentOf(storage));
     }
   }
-  return cli.Answer({{"storages", documents}}, table.ToString());
+  return AnswerListing(cli, listing);
 }
 
 // The worker of the device's host.
@@ -110,6 +111,7 @@ void AddStorageRegistryCommands(Cli& cli, CLI::App& group) {
   CLI::App& list =
       cli.AddCommand(group, "list", "Lists the storages of workers",
                      "  crossmesh storage list --memory a=/run/a.memory,b=/run/b.memory\n");
+  cli.AddOutputFlag(list);
   cli.Run(list, [&cli, flags] { return ListStorages(cli, *flags); });
 
   CLI::App& create = cli.AddCommand(

@@ -1,11 +1,10 @@
 #include "client/cli/cli.h"
-#include "client/cli/list_document.h"
+#include "client/cli/listing.h"
 #include "client/cli/options.h"
 #include "client/cli/report_text.h"
 #include "client/cli/worker_report.h"
 #include "client/client.h"
 #include "common/base/status_macros.h"
-#include "common/base/table.h"
 
 #include <memory>
 #include <string>
@@ -17,24 +16,40 @@
 namespace crossmesh {
 namespace {
 
-absl::Status List(Cli& cli) {
-  ASSIGN_OR_RETURN(Client client, cli.Connect());
-  ASSIGN_OR_RETURN(const std::vector<v1::Worker> workers, client.ListWorkers());
-  TextTable table({"NAME", "STATE", "DEVICES", "GPUS>", "TASKS>", "MEMORY>", "TRANSPORT", "ADDRESS",
+absl::StatusOr<Listing> ListingOf(const Cli& cli, Client& client) {
+  ASSIGN_OR_RETURN(std::vector<v1::Worker> workers, client.ListWorkers());
+  Listing listing(cli, "worker", "workers",
+                  {"NAME", "STATE", "DEVICES", "GPUS>", "TASKS>", "MEMORY>", "TRANSPORT", "ADDRESS",
                    "VERSION"});
   for (const v1::Worker& worker : workers) {
-    table.AddRow({worker.name(), StateName(worker.state()), worker.devices(),
-                  absl::StrCat(worker.gpus_size()), absl::StrCat(worker.running_tasks()),
-                  Bytes(worker.memory_bytes()), worker.transport(), worker.execution_address(),
-                  worker.version()});
+    listing.Add(worker.name(),
+                {worker.name(), StateName(worker.state()), worker.devices(),
+                 absl::StrCat(worker.gpus_size()), absl::StrCat(worker.running_tasks()),
+                 Bytes(worker.memory_bytes()), worker.transport(), worker.execution_address(),
+                 worker.version()},
+                worker);
   }
-  return cli.Answer(ListDocument("workers", workers), table.ToString());
+  return listing;
+}
+
+absl::Status List(Cli& cli, bool watch) {
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  if (watch) return WatchListing(cli, {.list = [&] { return ListingOf(cli, client); }});
+  ASSIGN_OR_RETURN(const Listing listing, ListingOf(cli, client));
+  return AnswerListing(cli, listing);
 }
 
 absl::Status ListGpus(Cli& cli) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const std::vector<v1::Worker> workers, client.ListWorkers());
-  return cli.Answer(ListDocument("workers", workers), GpusText(workers));
+  nlohmann::json documents = nlohmann::json::array();
+  std::string names;
+  for (const v1::Worker& worker : workers) {
+    documents.push_back(ToJson(worker));
+    for (const v1::Gpu& gpu : worker.gpus()) absl::StrAppend(&names, gpu.device(), "\n");
+  }
+  return cli.Answer(nlohmann::json{{"workers", std::move(documents)}},
+                    cli.names() ? names : GpusText(workers));
 }
 
 absl::Status Drain(Cli& cli, const std::string& name) {
@@ -56,13 +71,18 @@ absl::Status Forget(Cli& cli, const std::string& name) {
 void AddWorkerCommands(Cli& cli, CLI::App& app) {
   CLI::App& group = cli.AddGroup(app, "worker", "Shows, drains and forgets workers");
   CLI::App& list = cli.AddCommand(group, "list", "Lists all workers by name",
-                                  "  crossmesh worker list --controller 127.0.0.1:7400\n");
-  cli.Run(list, [&cli] { return List(cli); });
+                                  "  crossmesh worker list --controller 127.0.0.1:7400\n"
+                                  "  crossmesh worker list --watch\n");
+  cli.AddOutputFlag(list);
+  const auto watch = std::make_shared<bool>(false);
+  AddFlag(list, "-w,--watch", *watch, kWatchHelp);
+  cli.Run(list, [&cli, watch] { return List(cli, *watch); });
 
   CLI::App& gpus = cli.AddCommand(
       group, "gpus", "Lists the GPUs of all workers, as their hosts and processes tell of them",
       "  crossmesh worker gpus\n"
       "crossmesh network describe makes a network file of it.\n");
+  cli.AddOutputFlag(gpus);
   cli.Run(gpus, [&cli] { return ListGpus(cli); });
 
   CLI::App& drain =

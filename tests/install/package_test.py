@@ -6,6 +6,7 @@ Exits with 77, which means skipped, where no such machine can be made; says why.
 """
 
 import itertools
+import gzip
 import json
 import mmap
 import os
@@ -170,7 +171,14 @@ class PackageTest(unittest.TestCase):
         drawing = {f"share/crossmesh/draw/{name}.py" for name in
                    ("draw", "layers", "network", "pipeline", "plan", "plan_picture", "redistribution", "sheet")}
         emitted = {f"share/crossmesh/emit/{name}.py" for name in ("digits", "redistribution_jax", "redistribution_torch")}
-        self.assertEqual(found, {f"bin/{program}" for program in PROGRAMS} | documents | examples | drawing | emitted)
+        manuals = {"share/man/man1/crossmesh.1.gz", "share/man/man8/crossmesh-controller.8.gz",
+                   "share/man/man8/crossmesh-worker.8.gz"}
+        completion = {"share/bash-completion/completions/crossmesh", "share/fish/vendor_completions.d/crossmesh.fish",
+                      "share/zsh/vendor-completions/_crossmesh"}
+        self.assertEqual(found, {f"bin/{program}" for program in PROGRAMS} | documents | examples | drawing | emitted
+                         | manuals | completion)
+        for manual in manuals:
+            self.assertIn(b".SH NAME", gzip.decompress((prefix / manual).read_bytes()))
 
     def test_pictures_name_the_package_that_they_lack(self):
         self.assertEqual(control(self.packages[0], "Recommends"), "python3-matplotlib")

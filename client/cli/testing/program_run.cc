@@ -116,7 +116,8 @@ ProgramResult RunShell(const std::string& command, absl::Duration limit) {
   const TemporaryFolder folder;
   const std::string error_path = folder.PathOf("errors");
   ShellGroup shell(absl::StrCat(
-      "cd '", SourcePath(""), "' && unset CROSSMESH_CONTROLLER && CROSSMESH='",
+      "cd '", SourcePath(""),
+      "' && unset CROSSMESH_CONTROLLER && export XDG_CONFIG_HOME=/nonexistent && CROSSMESH='",
       ProgramPath("crossmesh"), "' && { ", command, "\n} 2>'", error_path, "' </dev/null"));
   ProgramResult result;
   const bool ended = shell.AwaitEnd(limit, result.out);

@@ -15,8 +15,8 @@ struct ProgramResult {
 };
 
 // What a shell makes of `command` in the repository's root, with no standard input. $CROSSMESH is
-// the program, and no controller is in the environment. After `limit` what still runs is killed,
-// and the test fails with the command and what it printed.
+// the program; no controller is in the environment, and no configuration file. After `limit` what
+// still runs is killed, and the test fails with the command and what it printed.
 ProgramResult RunShell(const std::string& command, absl::Duration limit = absl::Minutes(1));
 
 // The program with `arguments`, as a shell takes them.
