@@ -45,8 +45,8 @@ void VersionedValues::Write(int64_t tensor, int64_t first, std::span<std::byte> 
 void SummedValues::Write(int64_t tensor, int64_t first, std::span<std::byte> out) const {
   for (size_t at = 0; at < out.size(); at += sizeof(float)) {
     const int64_t element = first + static_cast<int64_t>(at / sizeof(float));
-    const auto value =
-        static_cast<float>(((element * 7 + tensor * 13 + version_ * 31) % 101 - 50) * summands_);
+    const int64_t summand = (element * 7 + tensor * 13 + int64_t{31} * version_) % 101 - 50;
+    const auto value = static_cast<float>(summand * summands_);
     std::memcpy(&out[at], &value, sizeof(value));
   }
 }
@@ -55,7 +55,7 @@ Manifest TensorsOf(int64_t bytes) {
   const auto tensor = [](const char* name, DataType type, std::vector<int64_t> shape) {
     return TensorSpec{.name = name, .type = type, .shape = Shape::Create(shape).value()};
   };
-  const int64_t rows = bytes / 2 / (4096 * 8);
+  const int64_t rows = bytes / 2 / (int64_t{4096} * 8);
   absl::StatusOr<Manifest> manifest =
       Manifest::Create({tensor("norm.weight", DataType::kF32, {1021}),
                         tensor("up.weight", DataType::kI64, {rows, 4096}),
@@ -146,8 +146,9 @@ absl::StatusOr<ReshardCase::Holding> ReshardCase::MakeHolding(const std::string&
                    memory.Create(side == Side::kSource ? reshard_.spec.source().storage()
                                                        : reshard_.spec.destination().storage(),
                                  absl::StrCat(worker, ".0"), holding.tiles->bytes()));
+  const std::unique_ptr<TensorValues> values = ValuesOf(side, version);
   std::atomic<int64_t> done_bytes = 0;
-  holding.tiles->Fill(*ValuesOf(side, version), storage.bytes(), done_bytes);
+  holding.tiles->Fill(*values, storage.bytes(), done_bytes);
   holding.samples = SamplesOf(storage.bytes());
   holding.storage = std::make_unique<MappedStorage>(std::move(storage));
   return holding;
@@ -164,9 +165,9 @@ absl::Status ReshardCase::FillSource(uint8_t version) {
 
 absl::Status ReshardCase::Check(const std::string& worker, uint8_t version) const {
   ASSIGN_OR_RETURN(const MappedStorage now, OpenDestination(worker));
+  const std::unique_ptr<TensorValues> values = ValuesOf(Side::kDestination, version);
   std::atomic<int64_t> done_bytes = 0;
-  return destinations_.at(worker).tiles->Check(*ValuesOf(Side::kDestination, version), now.bytes(),
-                                               done_bytes);
+  return destinations_.at(worker).tiles->Check(*values, now.bytes(), done_bytes);
 }
 
 absl::StatusOr<bool> ReshardCase::IsDirty(const std::string& worker) const {

@@ -60,6 +60,7 @@ void PipelineLoad::Step() {
   longest_ = std::max(longest_, clock.Monotonic() - begin);
   CheckEnd(*run, told);
   ++counts_[StateName(run->state())];
+  if (!run->error().empty()) why_ = run->error();
   ended_[run->id()] = *run;
 }
 
@@ -123,7 +124,8 @@ std::string PipelineLoad::Summary() const {
   for (const auto& [state, count] : counts_) absl::StrAppend(&text, state, " ", count, ", ");
   return absl::StrCat(text, "refused ", refused_, ", iterations complete ", complete_,
                       ", iterations failed ", failed_, ", longest ",
-                      absl::FormatDuration(absl::Trunc(longest_, absl::Milliseconds(1))));
+                      absl::FormatDuration(absl::Trunc(longest_, absl::Milliseconds(1))),
+                      why_.empty() ? "" : absl::StrCat(", the last that failed: ", why_));
 }
 
 }  // namespace crossmesh

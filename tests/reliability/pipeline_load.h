@@ -38,6 +38,7 @@ class PipelineLoad final : public Load {
   int64_t complete_ = 0;                          // iterations
   int64_t failed_ = 0;
   int refused_ = 0;
+  std::string why_;  // the last run that failed has
   absl::Duration longest_;
 };
 

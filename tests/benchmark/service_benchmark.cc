@@ -1,0 +1,340 @@
+// What a controller costs without its workers' work: plans, operations and iterations of pipelines
+// through its API, with workers that do at once, or never, what they are asked. Metadata in memory
+// and on disk, turn by turn. Prints one line of JSON per case; times are in milliseconds.
+
+#include "client/client.h"
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/mutex.h"
+#include "common/base/thread.h"
+#include "common/mesh/manifest.h"
+#include "common/testing/temporary_folder.h"
+#include "common/wire/tensor_codec.h"
+#include "controller/controller.h"
+#include "controller/store/memory_store.h"
+#include "controller/store/sqlite/sqlite_store.h"
+#include "controller/testing/fake_worker.h"
+#include "tests/live/chain_pipeline.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <absl/functional/function_ref.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+#include <absl/time/time.h>
+#include <nlohmann/json.hpp>
+
+namespace crossmesh {
+namespace {
+
+struct Options {
+  std::string folder;  // of the store on disk
+  int operations = 300;
+  int iterations = 1000;
+  int rounds = 3;
+  int workers = 256;
+  int dispatches = 50;
+  int clients = 400;  // of the overload
+  double seconds = 10;
+};
+
+void Print(const std::string& what, nlohmann::json figures) {
+  figures["case"] = what;
+  std::printf("%s\n", figures.dump().c_str());
+  std::fflush(stdout);
+}
+
+double SecondsOf(absl::FunctionRef<void()> work) {
+  const RealClock clock;
+  const absl::Duration begin = clock.Monotonic();
+  work();
+  return absl::ToDoubleSeconds(clock.Monotonic() - begin);
+}
+
+Manifest MatrixOf(int64_t rows) {
+  absl::StatusOr<Manifest> manifest =
+      Manifest::Create({{.name = "m", .shape = Shape::Create({{rows, 64}}).value()}});
+  CHECK_OK(manifest);
+  return *std::move(manifest);
+}
+
+nlohmann::json QuantilesOf(std::vector<double> seconds) {
+  CHECK(!seconds.empty());
+  std::ranges::sort(seconds);
+  return {{"p50_ms", seconds[seconds.size() / 2] * 1e3},
+          {"p99_ms", seconds[seconds.size() * 99 / 100] * 1e3}};
+}
+
+// A controller that serves in this process, and its workers, which move nothing.
+class Service {
+ public:
+  explicit Service(std::shared_ptr<MetadataStore> store, int workers) {
+    absl::StatusOr<std::unique_ptr<Controller>> controller = Controller::Create(
+        {.listen = {address_}, .lost_after = absl::InfiniteDuration(), .store = std::move(store)});
+    CHECK_OK(controller);
+    controller_ = *std::move(controller);
+    for (int i = 0; i < workers; ++i) {
+      hosts_.push_back(absl::StrCat("h", i));
+      workers_.push_back(
+          std::make_unique<FakeWorker>(FakeWorker::Options{.folder = folder_.path(),
+                                                           .name = absl::StrCat("w-", i),
+                                                           .devices = absl::StrCat("h", i, ".0"),
+                                                           .controller = address_}));
+    }
+  }
+  ~Service() {
+    workers_.clear();
+    controller_->Shutdown(absl::ZeroDuration());
+  }
+
+  Client NewClient() const {
+    absl::StatusOr<Client> client = Client::Connect(address_, {.call_timeout = absl::Minutes(2)});
+    CHECK_OK(client);
+    return *std::move(client);
+  }
+  const std::vector<std::string>& hosts() const { return hosts_; }
+  std::vector<std::unique_ptr<FakeWorker>>& workers() { return workers_; }
+
+ private:
+  const TemporaryFolder folder_;
+  const std::string address_ = "unix:" + folder_.PathOf("controller.sock");
+  std::unique_ptr<Controller> controller_;
+  std::vector<std::string> hosts_;
+  std::vector<std::unique_ptr<FakeWorker>> workers_;
+};
+
+void SetSide(v1::ReshardSide& side, const std::string& axes, const std::vector<std::string>& hosts,
+             const std::string& storage) {
+  side.mutable_inline_mesh()->set_axes(axes);
+  side.mutable_inline_mesh()->set_devices(absl::StrJoin(
+      hosts, ",",
+      [](std::string* out, const std::string& host) { absl::StrAppend(out, host, ".0"); }));
+  v1::LayoutRule& rule = *side.add_rules();
+  rule.set_pattern("*");
+  rule.set_layout("[x, -]");
+  side.set_storage(storage);
+}
+
+// From the first half of the hosts to the other one, each with a part.
+v1::ReshardSpec HalfToHalf(const std::vector<std::string>& hosts) {
+  const auto half = static_cast<int64_t>(hosts.size()) / 2;
+  v1::ReshardSpec spec;
+  *spec.mutable_inline_manifest() = ToProto(MatrixOf(64 * half));
+  const std::string axes = absl::StrCat("x=", half);
+  SetSide(*spec.mutable_source(), axes, {hosts.begin(), hosts.begin() + half}, "from");
+  SetSide(*spec.mutable_destination(), axes, {hosts.begin() + half, hosts.end()}, "to");
+  return spec;
+}
+
+v1::ExecuteReshardRequest RequestOf(const v1::ReshardSpec& spec) {
+  v1::ExecuteReshardRequest request;
+  *request.mutable_spec() = spec;
+  request.set_request_id(NewRequestId());
+  return request;
+}
+
+void RunOperations(Service& service, int count, std::vector<double>& seconds) {
+  Client client = service.NewClient();
+  const v1::ReshardSpec spec = HalfToHalf(service.hosts());
+  for (int i = 0; i < count; ++i) {
+    seconds.push_back(SecondsOf([&] {
+      const auto operation = client.Execute(RequestOf(spec), [](const v1::Operation&) {});
+      CHECK_OK(operation);
+      CHECK_EQ(operation->state(), v1::OPERATION_STATE_COMMITTED);
+    }));
+  }
+}
+
+// Of one run, by iteration.
+double SecondsOfAnIteration(Service& service, int64_t iterations) {
+  Client client = service.NewClient();
+  v1::StartPipelineRequest request;
+  *request.mutable_inline_pipeline() = ChainPipeline(service.hosts(), 1e-6);
+  request.mutable_choice()->set_schedule("eager_1f1b");
+  request.set_request_id(NewRequestId());
+  request.set_iterations(iterations);
+  request.set_rehearsal(true);
+  const double seconds = SecondsOf([&] {
+    const auto run = client.StartPipeline(request, [](const v1::PipelineRun&) {});
+    CHECK_OK(run);
+    CHECK_EQ(run->state(), v1::PIPELINE_RUN_STATE_DONE);
+  });
+  return seconds / static_cast<double>(iterations);
+}
+
+// Operations and iterations, with metadata in memory and on disk.
+void CompareStores(const Options& options) {
+  const RealClock clock;
+  const TemporaryFolder own;
+  const std::string folder = options.folder.empty() ? own.PathOf("store") : options.folder;
+  auto on_disk = SqliteStore::Open({.folder = folder, .clock = clock});
+  CHECK_OK(on_disk);
+  struct Kind {
+    std::string name;
+    std::unique_ptr<Service> service;
+    std::vector<double> operations = {};
+    std::vector<double> iterations = {};
+  };
+  std::vector<Kind> kinds;
+  kinds.push_back({"memory", std::make_unique<Service>(std::make_shared<MemoryStore>(), 2)});
+  kinds.push_back({"sqlite", std::make_unique<Service>(*std::move(on_disk), 2)});
+  for (int round = 0; round < options.rounds; ++round) {
+    for (Kind& kind : kinds) {
+      RunOperations(*kind.service, options.operations, kind.operations);
+      kind.iterations.push_back(SecondsOfAnIteration(*kind.service, options.iterations));
+    }
+  }
+  for (Kind& kind : kinds) {
+    nlohmann::json figures = QuantilesOf(kind.operations);
+    figures["store"] = kind.name;
+    Print("operation", std::move(figures));
+    nlohmann::json iterations = QuantilesOf(kind.iterations);  // each the mean of a run
+    iterations["store"] = kind.name;
+    Print("iteration", std::move(iterations));
+  }
+}
+
+// Until all workers of an operation have accepted it.
+void Dispatch(const Options& options) {
+  Service service(nullptr, options.workers);
+  Client client = service.NewClient();
+  const v1::ReshardSpec spec = HalfToHalf(service.hosts());
+  std::vector<double> seconds;
+  for (int i = 0; i < options.dispatches; ++i) {
+    for (auto& worker : service.workers()) worker->SetManner(FakeWorker::Manner::kHolding);
+    std::string id;
+    const double now = SecondsOf([&] {
+      const auto operation = client.Start(RequestOf(spec));
+      CHECK_OK(operation);
+      id = operation->id();
+      for (auto& worker : service.workers()) worker->WaitUntilHolding(1);
+    });
+    if (i > 0) seconds.push_back(now);  // the first one's parts travel, and it is planned
+    for (auto& worker : service.workers()) worker->Release();
+    CHECK_OK(client.Watch(id, [](const v1::Operation&) {}));
+  }
+  nlohmann::json figures = QuantilesOf(seconds);
+  figures["workers"] = options.workers;
+  Print("dispatch", std::move(figures));
+}
+
+// 64 slots to 64 others, of a matrix of so many rows: each number is another plan.
+v1::PlanReshardRequest PlanOf(int64_t rows) {
+  std::vector<std::string> hosts;
+  for (int i = 0; i < 128; ++i) hosts.push_back(absl::StrCat("p", i));
+  v1::PlanReshardRequest request;
+  *request.mutable_spec() = HalfToHalf(hosts);
+  *request.mutable_spec()->mutable_inline_manifest() = ToProto(MatrixOf(4096 + rows));
+  request.mutable_spec()->mutable_source()->mutable_rules(0)->set_layout("[x, -] chunk");
+  request.mutable_spec()->mutable_destination()->mutable_rules(0)->set_layout("[-, x] chunk");
+  return request;
+}
+
+// What many clients meet that ask for plans, each for the next one as soon as it has an answer.
+class PlanLoad {
+ public:
+  explicit PlanLoad(Service& service) : service_(service) {}
+
+  struct Outcome {
+    double per_second = 0;
+    std::vector<double> answered;  // seconds
+    std::vector<double> refused;
+  };
+  // `fresh`: every plan is a new one.
+  Outcome Run(int clients, double seconds, bool fresh) {
+    Outcome outcome;
+    Mutex mutex;
+    std::atomic<bool> stop = false;
+    {
+      std::vector<Thread> threads;
+      for (int i = 0; i < clients; ++i) {
+        threads.emplace_back("plans", [&] {
+          Outcome mine = RunClient(stop, fresh);
+          const MutexLock lock(mutex);
+          outcome.answered.insert(outcome.answered.end(), mine.answered.begin(),
+                                  mine.answered.end());
+          outcome.refused.insert(outcome.refused.end(), mine.refused.begin(), mine.refused.end());
+        });
+      }
+      CondVar never;
+      {
+        const MutexLock lock(mutex);
+        never.WaitFor(mutex, absl::Seconds(seconds));
+      }
+      stop = true;
+    }
+    outcome.per_second = static_cast<double>(outcome.answered.size()) / seconds;
+    return outcome;
+  }
+
+ private:
+  Outcome RunClient(const std::atomic<bool>& stop, bool fresh) {
+    Client client = service_.NewClient();
+    Outcome mine;
+    while (!stop) {
+      const v1::PlanReshardRequest request = PlanOf(fresh ? next_++ : 0);
+      absl::Status status;
+      const double seconds = SecondsOf([&] { status = client.Plan(request).status(); });
+      if (stop) break;
+      if (status.ok()) {
+        mine.answered.push_back(seconds);
+      } else {
+        CHECK(absl::IsResourceExhausted(status)) << status;
+        mine.refused.push_back(seconds);
+      }
+    }
+    return mine;
+  }
+
+  Service& service_;
+  std::atomic<int64_t> next_ = 1;
+};
+
+void Plans(const Options& options) {
+  Service service(nullptr, 0);
+  PlanLoad load(service);
+  for (const bool fresh : {false, true}) {
+    load.Run(8, 1, fresh);  // to warm up
+    const PlanLoad::Outcome outcome = load.Run(8, options.seconds, fresh);
+    nlohmann::json figures = QuantilesOf(outcome.answered);
+    figures["per_second"] = outcome.per_second;
+    Print(fresh ? "new plans" : "cached plans", std::move(figures));
+  }
+  const PlanLoad::Outcome outcome = load.Run(options.clients, options.seconds, /*fresh=*/true);
+  nlohmann::json figures = {{"clients", options.clients},
+                            {"per_second", outcome.per_second},
+                            {"refused", outcome.refused.size()}};
+  if (!outcome.refused.empty()) figures["refused_after"] = QuantilesOf(outcome.refused);
+  Print("overload by new plans", std::move(figures));
+}
+
+}  // namespace
+}  // namespace crossmesh
+
+int main(int argc, char** argv) {
+  CLI::App app("What a controller costs", "service_benchmark");
+  crossmesh::Options options;
+  app.add_option("--folder", options.folder, "Of the store on disk; must not be there");
+  app.add_option("--operations", options.operations, "Each round")->capture_default_str();
+  app.add_option("--iterations", options.iterations, "Each round")->capture_default_str();
+  app.add_option("--rounds", options.rounds, "Of operations and iterations")->capture_default_str();
+  app.add_option("--workers", options.workers, "Of one dispatch, even")->capture_default_str();
+  app.add_option("--dispatches", options.dispatches, "How often")->capture_default_str();
+  app.add_option("--clients", options.clients, "That ask for plans at once in the overload")
+      ->capture_default_str();
+  app.add_option("--seconds", options.seconds, "Of each case of plans")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  crossmesh::SetMinimumLogLevel(crossmesh::LogLevel::kError);
+  crossmesh::CompareStores(options);
+  crossmesh::Dispatch(options);
+  crossmesh::Plans(options);
+}
