@@ -28,7 +28,7 @@ std::vector<int64_t> LengthsOf(const TensorSpec& tensor) {
   return {tensor.shape.lengths().begin(), tensor.shape.lengths().end()};
 }
 
-std::string TensorText(const TensorSpec& tensor) {
+std::string TextOfTensor(const TensorSpec& tensor) {
   return absl::StrCat("Tensor(", nb::repr(nb::cast(tensor.name)).c_str(), ", '",
                       DataTypeName(tensor.type), "', ", ToString(tensor.shape), ")");
 }
@@ -71,14 +71,15 @@ void BindTensor(nb::module_& module) {
           "shape", [](const TensorSpec& self) { return nb::tuple(nb::cast(LengthsOf(self))); },
           nb::sig("def shape(self) -> tuple[int, ...]"))
       .def_prop_ro("bytes", &TensorSpec::bytes)
-      .def("__repr__", &TensorText)
+      .def("__repr__", &TextOfTensor)
       .def(
           "__eq__",
           [](const TensorSpec& self, nb::handle other) {
             return nb::isinstance<TensorSpec>(other) && self == nb::cast<const TensorSpec&>(other);
           },
           nb::arg("other"), nb::sig("def __eq__(self, other: object, /) -> bool"))
-      .def("__hash__", [](const TensorSpec& self) { return nb::hash(nb::cast(TensorText(self))); })
+      .def("__hash__",
+           [](const TensorSpec& self) { return nb::hash(nb::cast(TextOfTensor(self))); })
       .def(
           "__reduce__",
           [](const TensorSpec& self) {
