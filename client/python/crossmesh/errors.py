@@ -1,6 +1,7 @@
 """Errors by status code, each with what it is about, what was expected and what was found."""
 
 import re
+from collections.abc import Mapping
 from typing import ClassVar
 
 
@@ -100,7 +101,11 @@ _MESSAGE = re.compile(
     rf"(?P<object>{_PIECE}): expected (?P<expected>{_PIECE}), found (?P<found>{_PIECE})(?:; .*)?$", re.DOTALL)
 
 
-def error_of(code: int, message: str) -> Error:
-    """The exception of a status: messages have the form "OBJECT: expected EXPECTED, found FOUND; MORE"."""
+def error_of(code: int, message: str, details: Mapping[str, str] | None = None) -> Error:
+    """The exception of a status: messages have the form "OBJECT: expected EXPECTED, found FOUND; MORE".
+
+    `details` are object, expected and found as far as they came with the status.
+    """
     match = _MESSAGE.match(message)
-    return _BY_CODE.get(code, Error)(message, **(match.groupdict() if match else {}))
+    told = details if details is not None else match.groupdict() if match else {}
+    return _BY_CODE.get(code, Error)(message, *(told.get(key, "") for key in ("object", "expected", "found")))

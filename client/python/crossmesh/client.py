@@ -1,0 +1,477 @@
+"""A cluster, seen from a Python process: blocking calls. crossmesh.aio has the same for asyncio.
+
+Every call may raise UnavailableError (no controller answers, after it was tried again), DeadlineExceededError and what
+its method names. Clients are thread-safe. A client is of the process that connected it: after a fork, connect again.
+Ctrl-C ends any call; what the controller has begun goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import grpc
+
+from crossmesh import _calls, _requests, _wire, pipeline_results, progress, results
+from crossmesh._calls import Attempts, Call, Following, Options, Steps
+from crossmesh._convert import Document, value_of
+from crossmesh._core import Manifest, Mesh, Tensor
+from crossmesh._requests import PipelineChoice, Redistribution, ReshardOptions, RunOptions, Side, SideLike
+from crossmesh.errors import Error, UnavailableError
+
+__all__ = ["Client", "PipelineChoice", "Redistribution", "ReshardOptions", "RunOptions", "Side", "connect"]
+
+Value = TypeVar("Value")
+
+
+class _Caller:
+    """Makes calls to the controller that answers, one of several. Thread-safe."""
+
+    def __init__(self, addresses: list[str], options: Options):
+        self.addresses = addresses
+        self.options = options
+        self._process = os.getpid()
+        self._channels = [grpc.insecure_channel(address, _calls.channel_options()) for address in addresses]
+        self._at = 0
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+
+    def close(self) -> None:
+        # The channels of a forked process are its parent's.
+        if self._process == os.getpid() and not self._closed.is_set():
+            self._closed.set()
+            for channel in self._channels:
+                channel.close()
+
+    def _move_on_from(self, at: int) -> None:
+        with self._lock:
+            if self._at == at:
+                self._at = (at + 1) % len(self._channels)
+
+    def open(self, call: Call, seconds: float) -> tuple[int, Any]:
+        """Begins a call; what it gives is an answer to come, or a stream of them."""
+        _calls.check_process(self._process, os.getpid())
+        if self._closed.is_set():
+            raise UnavailableError("client: expected an open one, found a closed one", "client", "an open one",
+                                   "a closed one")
+        method = _wire.method(call.method)
+        kind = ("stream" if method.request_stream else "unary") + "_" + (
+            "stream" if method.response_stream else "unary")
+        with self._lock:
+            at = self._at
+        invoke = getattr(self._channels[at], kind)(
+            method.path, request_serializer=method.request.SerializeToString,
+            response_deserializer=method.response.FromString)
+        for message in call.request if method.request_stream else [call.request]:
+            _calls.check_size(message)
+        given = iter(call.request) if method.request_stream else call.request
+        return at, (invoke if method.response_stream else invoke.future)(given, timeout=seconds)
+
+    def error_of(self, at: int, error: grpc.RpcError, seconds: float) -> Error:
+        code = error.code().value[0]
+        found = _calls.status_error(
+            self.addresses[at], code, error.details() or "", error.trailing_metadata(), seconds)
+        if isinstance(found, UnavailableError):
+            self._move_on_from(at)
+        return found
+
+    def _once(self, call: Call) -> Any:
+        seconds = self.options.call if call.repeatable else max(self.options.call, _seconds_of(call))
+        at, answer = self.open(call, seconds)
+        try:
+            return list(answer) if _wire.method(call.method).response_stream else answer.result()
+        except grpc.RpcError as error:
+            raise self.error_of(at, error, seconds) from None
+        finally:
+            answer.cancel()  # also after Ctrl-C; of no effect after its end
+
+    def call(self, call: Call) -> Any:
+        attempts = Attempts(call, self.options.retry)
+        while True:
+            try:
+                return self._once(call)
+            except Error as error:
+                self.pause(attempts.pause_after(error))
+
+    def pause(self, seconds: float) -> None:
+        self._closed.wait(seconds)
+
+    def run(self, steps: Steps[Value]) -> Value:
+        try:
+            call = next(steps)
+            while True:
+                call = steps.send(self.call(call))
+        except StopIteration as end:
+            result: Value = end.value
+            return result
+
+    def follow(self, following: Following, kind: type[Value]) -> Iterator[Value]:
+        """All states of what is followed, the last one as it ended."""
+        while True:
+            seconds = following.seconds()
+            at, stream = self.open(following.stream(), seconds)
+            failed: Error | None = None
+            try:
+                for message in stream:
+                    state = value_of(kind, following.heard(message))
+                    yield state
+                    if state.ended:  # type: ignore[attr-defined]
+                        return
+            except grpc.RpcError as error:
+                failed = self.error_of(at, error, seconds)
+            finally:
+                stream.cancel()
+            self.pause(following.pause_after(failed))
+
+
+def _seconds_of(call: Call) -> float:
+    """Measurements take as long as they take."""
+    return _calls.STREAM_SECONDS_MAX if _wire.method(call.method).response_stream else 0.0
+
+
+class _Followed:
+    """What the controller does, watched from here. Iterating gives its states until it has ended."""
+
+    _noun = ""
+
+    def __init__(self, caller: _Caller, first: Call | None, id: str):
+        self._caller = caller
+        self._first = first
+        self._id = id
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._id or 'not begun'}>"
+
+
+class RunningOperation(_Followed):
+    """An operation that goes on. Iterating gives its states until it has ended; leaving the iteration, or Ctrl-C, does
+    not stop it: cancel() does."""
+
+    @property
+    def id(self) -> str:
+        """By which any client finds it."""
+        return self._id
+
+    def __iter__(self) -> Iterator[results.Operation]:
+        return self._states(None)
+
+    def _states(self, timeout: float | None) -> Iterator[results.Operation]:
+        following = Following(
+            "operation", self._first, "OperationService/WatchOperation", "operation", self._caller.options, timeout,
+            self._id)
+        for state in self._caller.follow(following, results.Operation):
+            self._id = state.id
+            yield state
+
+    def wait(
+        self, timeout: float | None = None, on_change: Callable[[results.Operation], None] | None = None,
+    ) -> results.Operation:
+        """The operation as it has committed.
+
+        `timeout` is in seconds. Raises what it ended with, if that is not COMMITTED, with the operation as the
+        exception's `operation`; DeadlineExceededError while it goes on.
+        """
+        for state in self._states(timeout):
+            if on_change is not None:
+                on_change(state)
+            last = state
+        if (error := _requests.outcome(last)) is not None:
+            raise error
+        return last
+
+    def cancel(self, reason: str = "") -> None:
+        """Returns at once. Raises FailedPreconditionError when it has ended otherwise."""
+        self._caller.run(_requests.cancel_operation(self._id, reason))
+
+
+class PipelineRunning(_Followed):
+    """A run of a pipeline that goes on; as RunningOperation."""
+
+    @property
+    def id(self) -> str:
+        return self._id
+
+    def __iter__(self) -> Iterator[pipeline_results.PipelineRun]:
+        return self._states(None)
+
+    def _states(self, timeout: float | None) -> Iterator[pipeline_results.PipelineRun]:
+        following = Following(
+            "pipeline run", self._first, "PipelineService/WatchPipelineRun", "run", self._caller.options, timeout,
+            self._id)
+        for state in self._caller.follow(following, pipeline_results.PipelineRun):
+            self._id = state.id
+            yield state
+
+    def wait(self, timeout: float | None = None) -> pipeline_results.PipelineRun:
+        """The run as it is DONE, iterations failed or not. Raises what it ended with otherwise."""
+        for state in self._states(timeout):
+            last = state
+        if (error := _requests.run_outcome(last)) is not None:
+            raise error
+        return last
+
+    def stop(self, now: bool = False) -> None:
+        """It ends after the iteration that runs, or at once with `now`. Returns without waiting for that."""
+        self._caller.run(_requests.stop_run(self._id, now))
+
+
+class _Service:
+    def __init__(self, caller: _Caller):
+        self._caller = caller
+        self._run = caller.run
+
+
+class Meshes(_Service):
+    """Meshes by name."""
+
+    def create(self, name: str, mesh: Mesh | str) -> int:
+        """Registers a mesh, and returns the store's revision. AlreadyExistsError: another one has the name."""
+        return self._run(_requests.create_mesh(name, mesh))
+
+    def get(self, name: str) -> Mesh:
+        """NotFoundError: there is none."""
+        return self._run(_requests.get_mesh(name))
+
+    def list(self) -> list[results.RegisteredMesh]:
+        """By name."""
+        return self._run(_requests.list_meshes())
+
+    def delete(self, name: str, revision: int = 0) -> None:
+        """AbortedError: it is not at that revision, unless 0. NotFoundError."""
+        self._run(_requests.delete_mesh(name, revision))
+
+
+class Manifests(_Service):
+    """Manifests by name."""
+
+    def put(self, name: str, manifest: Manifest | Iterable[Tensor]) -> results.RegisteredManifest:
+        """Registers it, of however many tensors. AlreadyExistsError: another one has the name."""
+        return self._run(_requests.put_manifest(name, manifest))
+
+    def get(self, name: str) -> Manifest:
+        """NotFoundError: there is none."""
+        return self._run(_requests.get_manifest(name))
+
+    def list(self) -> list[results.RegisteredManifest]:
+        """By name."""
+        return self._run(_requests.list_manifests())
+
+    def delete(self, name: str, revision: int = 0) -> None:
+        """AbortedError: it is not at that revision, unless 0. NotFoundError."""
+        self._run(_requests.delete_manifest(name, revision))
+
+
+class NetworkDescription(_Service):
+    """The network that plans are made for."""
+
+    def get(self) -> results.Network:
+        return self._run(_requests.get_network())
+
+    def set(self, topology: Document, revision: int | None = None) -> results.Network:
+        """Describes it: a network file, its text, or the same as a dictionary. Returns what is current now.
+
+        AbortedError: it is not at that revision any more.
+        """
+        return self._run(_requests.set_network(topology, revision))
+
+    def measure(
+        self, link_seconds: float | None = None, link_bytes: int = 0, keep_description: bool = False,
+    ) -> results.MeasuredNetwork:
+        """Probes the links between the workers' hosts, and describes the network by what is found.
+
+        FailedPreconditionError: fewer than two hosts have workers, or another measurement runs.
+        """
+        return self._run(_requests.measure_network(link_seconds, link_bytes, keep_description))
+
+    def calibrate_gpus(self, keep_description: bool = False) -> results.GpuCalibration:
+        """Measures what calls of the workers' GPUs cost. FailedPreconditionError: no GPU is up."""
+        return self._run(_requests.calibrate_gpus(keep_description))
+
+
+class Operations(_Service):
+    """Operations, by id."""
+
+    def get(self, id: str) -> results.Operation:
+        """NotFoundError."""
+        return self._run(_requests.get_operation(id))
+
+    def list(self, count: int = 100) -> list[results.Operation]:
+        """Newest first."""
+        return self._run(_requests.list_operations(count))
+
+    def watch(self, id: str) -> RunningOperation:
+        """To iterate over its states, to wait for it or cancel it."""
+        return RunningOperation(self._caller, None, id)
+
+    def cancel(self, id: str, reason: str = "") -> None:
+        """Returns at once. FailedPreconditionError: it has ended otherwise. NotFoundError."""
+        self._run(_requests.cancel_operation(id, reason))
+
+
+class Workers(_Service):
+    """The workers of the cluster, as the controller sees them."""
+
+    def list(self) -> list[results.WorkerInfo]:
+        """By name."""
+        return self._run(_requests.list_workers())
+
+    def drain(self, name: str) -> None:
+        """It gets no new work, and ends when it is idle. NotFoundError."""
+        self._run(_requests.drain_worker(name))
+
+    def forget(self, name: str) -> None:
+        """Takes a lost worker off the list. FailedPreconditionError: it is not lost. NotFoundError."""
+        self._run(_requests.forget_worker(name))
+
+
+class Pipelines(_Service):
+    """Pipelines by name, their plans and runs. A pipeline is a PipelineSpec or a LayerProgramSpec: a dictionary, JSON,
+    or the path of a file; where it says so also a registered name."""
+
+    def create(self, pipeline: Document) -> int:
+        """AlreadyExistsError: another one has its name."""
+        return self._run(_requests.create_pipeline(pipeline))
+
+    def get(self, name: str) -> dict[str, Any]:
+        """NotFoundError."""
+        return self._run(_requests.get_pipeline(name))
+
+    def list(self) -> list[dict[str, Any]]:
+        """By name."""
+        return self._run(_requests.list_pipelines())
+
+    def delete(self, name: str) -> None:
+        """NotFoundError."""
+        self._run(_requests.delete_pipeline(name))
+
+    def plan(
+        self, pipeline: Document, choice: PipelineChoice = PipelineChoice(),  # noqa: B008  # immutable
+    ) -> pipeline_results.PipelinePlan:
+        """Plans and proves, without running; also by name."""
+        return self._run(_requests.plan_pipeline(pipeline, choice))
+
+    def start(
+        self, pipeline: Document, choice: PipelineChoice = PipelineChoice(),  # noqa: B008
+        options: RunOptions = RunOptions(),  # noqa: B008
+    ) -> PipelineRunning:
+        """Begins a run, and returns when the controller has it; also by name."""
+        running = PipelineRunning(self._caller, _requests.start_call(pipeline, choice, options), "")
+        next(running._states(None))
+        return running
+
+    def runs(self, count: int = 100) -> list[pipeline_results.PipelineRun]:
+        """Newest first, without measurements and schedules."""
+        return self._run(_requests.list_runs(count))
+
+    def watch(self, id: str) -> PipelineRunning:
+        """To iterate over a run's states, to wait for it or stop it."""
+        return PipelineRunning(self._caller, None, id)
+
+
+class Client:
+    """A cluster's controller, by connect(). A context manager; thread-safe."""
+
+    def __init__(self, addresses: Sequence[str], options: Options):
+        self._caller = _Caller(list(addresses), options)
+        self.meshes = Meshes(self._caller)
+        self.manifests = Manifests(self._caller)
+        self.network = NetworkDescription(self._caller)
+        self.operations = Operations(self._caller)
+        self.workers = Workers(self._caller)
+        self.pipelines = Pipelines(self._caller)
+
+    @property
+    def addresses(self) -> list[str]:
+        """Of the controllers, of which one answers."""
+        return list(self._caller.addresses)
+
+    def plan(
+        self, manifest: Manifest | str, source: SideLike, destination: SideLike,
+        redistribution: Redistribution | None = None, **options: Any,
+    ) -> results.PlanSummary:
+        """Plans and proves without executing; needs no worker. `options` are the fields of ReshardOptions."""
+        spec = _requests.spec_message(manifest, source, destination, ReshardOptions(**options), redistribution)
+        return self._caller.run(_requests.plan_reshard(spec))
+
+    def explain(
+        self, manifest: Manifest | str, source: SideLike, destination: SideLike,
+        redistribution: Redistribution | None = None, relays: int = 0, **options: Any,
+    ) -> str:
+        """The text of a plan, with so many relays (0: 1,000)."""
+        spec = _requests.spec_message(manifest, source, destination, ReshardOptions(**options), redistribution)
+        return self._caller.run(_requests.explain_reshard(spec, relays))
+
+    def start_reshard(
+        self, manifest: Manifest | str, source: SideLike, destination: SideLike, *, request_id: str | None = None,
+        redistribution: Redistribution | None = None, **options: Any,
+    ) -> RunningOperation:
+        """Begins to move tensors, and returns when the controller has the operation.
+
+        The same `request_id` with the same content is the same operation for 24 hours; AlreadyExistsError: it was used
+        with other content. InvalidArgumentError, NotFoundError name the field of what cannot be.
+        """
+        spec = _requests.spec_message(manifest, source, destination, ReshardOptions(**options), redistribution)
+        running = RunningOperation(self._caller, _requests.execute_call(spec, request_id), "")
+        states = running._states(None)
+        next(states)
+        states.close()  # type: ignore[attr-defined]
+        return running
+
+    def reshard(
+        self, manifest: Manifest | str, source: SideLike, destination: SideLike, *, timeout: float | None = None,
+        show_progress: bool | None = None, **options: Any,
+    ) -> results.Operation:
+        """Moves tensors from where they are to where they are to be, and returns the operation as it has committed.
+
+        `manifest` is one, or a registered name; a side is a mesh, its layouts and its storage. `options` are the fields
+        of ReshardOptions, `request_id` and `redistribution`. `timeout` in seconds ends the waiting, not the operation.
+        `show_progress`: a bar on standard error; by default where that is a terminal or in a notebook. Raises what the
+        operation ended with, if that is not COMMITTED.
+        """
+        running = self.start_reshard(manifest, source, destination, **options)
+        with progress.bar(show_progress) as bar:
+            return running.wait(timeout, bar)
+
+    def redistribute(
+        self, manifest: Manifest | str, mesh: Mesh | str, source: tuple[Any, str], destination: tuple[Any, str], *,
+        steps: Redistribution = Redistribution(), timeout: float | None = None,  # noqa: B008
+        show_progress: bool | None = None, **options: Any,
+    ) -> results.Operation:
+        """Changes the layouts of tensors inside one mesh, by the cheapest steps; a side is layouts and a storage.
+
+        As reshard otherwise.
+        """
+        return self.reshard(
+            manifest, (mesh, *source), (mesh, *destination), timeout=timeout, show_progress=show_progress,
+            redistribution=steps, **options)
+
+    def close(self) -> None:
+        """Calls that are under way end with an exception. Repeatable."""
+        self._caller.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Client of {', '.join(self.addresses)}>"
+
+
+def connect(
+    address: str | Sequence[str] | None = None, *, insecure: bool = False, call_timeout: float = 30.0,
+    retry_for: float = 5.0, follow_for: float = 60.0,
+) -> Client:
+    """A client of a cluster; it connects at the first call.
+
+    `address` is a controller's, "unix:/PATH", "HOST:PORT" or "[IPV6]:PORT", or those of several, of which one serves;
+    by default that of $CROSSMESH_CONTROLLER. `insecure` allows addresses beyond this machine, in plain text. Times are
+    in seconds: of a call, how long it is tried again while no controller is available, and the same while an operation
+    is followed. Raises InvalidArgumentError for a malformed address.
+    """
+    given = address if address is not None else os.environ.get("CROSSMESH_CONTROLLER", "")
+    addresses = [_calls.check_address(each, insecure) for each in _calls.addresses_of(given)]
+    return Client(addresses, Options(call=call_timeout, retry=retry_for, follow=follow_for))
