@@ -114,6 +114,11 @@ TimerId EventLoop::RunAfter(absl::Duration delay, Task task) {
 
 bool EventLoop::Cancel(TimerId timer) { return timers_.erase(timer) > 0; }
 
+std::optional<absl::Duration> EventLoop::NextTimer() const {
+  if (timers_.empty()) return std::nullopt;
+  return timers_.begin()->first.due_;
+}
+
 void EventLoop::AddSource(EventSource& source) {
   sources_.push_back(&source);
   Watch(epoll_.get(), source.event_fd());

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,10 @@ class EventLoop {
   // On the loop, before Start or after Stop: the task of `timer` does not run any more. Returns
   // whether that is news: false when it ran already or was cancelled.
   bool Cancel(TimerId timer);
+
+  // On the loop, or where none was started: when the next timer is due, by the loop's clock; nothing
+  // when there is none.
+  std::optional<absl::Duration> NextTimer() const;
 
   // On the loop, before Start or after Stop: `source` is driven until it is removed, and must live
   // until then. One may be removed, but not destroyed, by what its own Progress calls.

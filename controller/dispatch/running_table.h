@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <absl/container/flat_hash_map.h>
+#include <absl/container/btree_map.h>
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
 #include <absl/time/time.h>
@@ -106,7 +106,7 @@ class RunningTable {
   }
 
   const Environment environment_;
-  absl::flat_hash_map<std::string, std::shared_ptr<Running>> table_;  // confined to the queue
+  absl::btree_map<std::string, std::shared_ptr<Running>> table_;  // confined to the queue
 
   mutable Mutex mutex_;
   CondVar idle_;

@@ -13,7 +13,7 @@
 #include <optional>
 #include <vector>
 
-#include <absl/container/flat_hash_map.h>
+#include <absl/container/btree_map.h>
 #include <absl/status/status.h>
 #include <absl/strings/string_view.h>
 
@@ -68,7 +68,7 @@ class LoopExecutor final : public Executor {
   PeerTable peers_;
   PendingMessages pending_;
   bool pending_round_started_ = false;
-  absl::flat_hash_map<TaskKey, Running> tasks_;
+  absl::btree_map<TaskKey, Running> tasks_;  // which take turns in this order
   std::vector<TaskKey> stepping_;        // kept for its memory
   std::optional<ReplayRunner> replays_;  // from Attach on
 };

@@ -99,6 +99,7 @@ void EtcdModel::DoPut(const etcdserverpb::PutRequest& put) {
   if (pair.version() == 0) pair.set_create_revision(revision_);
   pair.set_key(put.key());
   pair.set_value(put.value());
+  pair.set_lease(put.lease());
   pair.set_mod_revision(revision_);
   pair.set_version(pair.version() + 1);
   Event event;

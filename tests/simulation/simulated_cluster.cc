@@ -1,0 +1,287 @@
+#include "tests/simulation/simulated_cluster.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr int kWorkers = 4;
+constexpr absl::Duration kFaultsEnd = absl::Seconds(360);
+constexpr absl::Duration kRequestsEnd = absl::Seconds(390);
+// Deadlines, and what workers keep after them for a controller that comes late.
+constexpr absl::Duration kEnd = absl::Seconds(540);
+
+}  // namespace
+
+SimulatedCluster::SimulatedCluster(const SimulationOptions& options)
+    : options_(options),
+      has_etcd_(options.seed % 2 == 1),
+      world_(options.seed, options.keeps_log),
+      versions_(reshards_.size(), 0) {
+  AddNodes();
+  faults_ = options_.faults.value_or(MakeFaults({.seed = options_.seed,
+                                                 .controllers = std::ssize(controllers_),
+                                                 .workers = kWorkers,
+                                                 .has_etcd = has_etcd_,
+                                                 .nodes = std::ssize(nodes_),
+                                                 .end = kFaultsEnd}));
+}
+
+void SimulatedCluster::AddNodes() {
+  std::vector<SimulatedController*> controller_list;
+  for (int i = 0; i < (has_etcd_ ? 2 : 1); ++i) {
+    controllers_.push_back(std::make_unique<SimulatedController>(SimulatedController::Ports{
+        .node = AddNode(absl::StrCat("controller-", i)),
+        .network = network_,
+        .reshards = reshards_,
+        .workers = worker_list_,
+        .history = history_,
+        .can_record = [this](absl::Duration since) { return since > disturbed_; }}));
+    controller_list.push_back(controllers_.back().get());
+  }
+  candidates_.resize(controllers_.size());
+  for (const char* host : {"a", "b", "c", "d"}) {
+    workers_.push_back(
+        std::make_unique<SimulatedWorker>(SimulatedWorker::Ports{.node = AddNode(host),
+                                                                 .network = network_,
+                                                                 .fabric = fabric_,
+                                                                 .reshards = reshards_,
+                                                                 .versions = versions_,
+                                                                 .history = history_},
+                                          host));
+    workers_.back()->Meet(controller_list);
+    worker_list_.push_back(workers_.back().get());
+  }
+  for (int client = 0; client < std::ssize(reshards_); ++client) {
+    SimulatedNode& node = AddNode(absl::StrCat("client-", client));
+    if (std::ranges::find(options_.clients, client) == options_.clients.end()) continue;
+    clients_.push_back(
+        std::make_unique<SimulatedClient>(SimulatedClient::Ports{.node = node,
+                                                                 .network = network_,
+                                                                 .workers = worker_list_,
+                                                                 .versions = versions_,
+                                                                 .history = history_,
+                                                                 .controllers = controller_list},
+                                          client));
+  }
+  if (has_etcd_) etcd_ = std::make_unique<SimulatedEtcd>(AddNode("etcd"), history_);
+}
+
+SimulatedCluster::~SimulatedCluster() {
+  for (const auto& controller : controllers_) controller->EndTerm();
+  candidates_.clear();
+}
+
+SimulatedNode& SimulatedCluster::AddNode(std::string name) {
+  nodes_.push_back(
+      std::make_unique<SimulatedNode>(world_, static_cast<int>(nodes_.size()), std::move(name)));
+  return *nodes_.back();
+}
+
+SimulationResult SimulatedCluster::Run() {
+  for (int i = 0; i < std::ssize(nodes_); ++i) StartProcess(i);
+  for (const auto& client : clients_) client->Start();
+  for (const SimulatedFault& fault : faults_) {
+    world_.After(fault.at, [this, fault] { Apply(fault); });
+  }
+  if (RunUntil(kFaultsEnd)) {
+    Heal();
+    RunUntil(kRequestsEnd);
+    for (const auto& client : clients_) client->Finish();
+    if (RunUntil(kEnd)) CheckEnd();
+  }
+  return {.violation = history_.violation(),
+          .log = world_.log(),
+          .digest = world_.digest(),
+          .faults = faults_,
+          .simulated = world_.now(),
+          .ended = history_.ended(),
+          .committed = history_.committed()};
+}
+
+bool SimulatedCluster::RunUntil(absl::Duration end) {
+  while (!history_.violation().has_value() && world_.StepUntil(end)) {
+  }
+  return !history_.violation().has_value();
+}
+
+void SimulatedCluster::CheckEnd() {
+  history_.CheckAllEnded();
+  for (const auto& worker : workers_) {
+    const std::string leftovers = worker->Leftovers();
+    if (!leftovers.empty()) history_.Violated(absl::StrCat("at the end ", leftovers));
+  }
+}
+
+void SimulatedCluster::StartProcess(int node) {
+  if (nodes_[node]->is_up()) return;
+  const int controllers = static_cast<int>(controllers_.size());
+  if (node < controllers) {
+    StartController(node);
+  } else if (node < controllers + kWorkers) {
+    workers_[node - controllers]->Start();
+  } else if (etcd_ != nullptr && nodes_[node].get() == &etcd_->node()) {
+    etcd_->Start();
+  } else {
+    nodes_[node]->Start();
+  }
+}
+
+void SimulatedCluster::KillProcess(int node) {
+  if (!nodes_[node]->is_up()) return;
+  const int controllers = static_cast<int>(controllers_.size());
+  if (node < controllers) {
+    nodes_[node]->Kill();
+    network_.Reset(*nodes_[node]);
+    controllers_[node]->EndTerm();
+    candidates_[node] = nullptr;
+  } else if (etcd_ != nullptr && nodes_[node].get() == &etcd_->node()) {
+    nodes_[node]->Kill();
+    network_.Reset(*nodes_[node]);
+  } else if (node < controllers + kWorkers) {
+    workers_[node - controllers]->Kill();
+  }
+}
+
+void SimulatedCluster::StartController(int node) {
+  nodes_[node]->Start();
+  if (has_etcd_) return StartCandidate(node);
+  nodes_[node]->After(absl::Milliseconds(300), [this, node] {
+    Lead(node, std::make_shared<DelayedStore>(*nodes_[node], disk_, history_), ++epoch_);
+  });
+}
+
+void SimulatedCluster::Lead(int node, std::shared_ptr<MetadataStore> store, uint64_t epoch) {
+  const absl::Status status = controllers_[node]->BeginTerm(std::move(store), epoch);
+  if (!status.ok()) history_.Violated(absl::StrCat("no take-over: ", status.ToString()));
+}
+
+// As the program: it serves one term, and is started again after that.
+void SimulatedCluster::StartCandidate(int node) {
+  candidates_[node] = std::make_unique<Candidate>(*nodes_[node], network_, *etcd_);
+  Candidate& candidate = *candidates_[node];
+  const auto start_again = [this, node, life = nodes_[node]->life()] {
+    world_.After(absl::ZeroDuration(), [this, node, life] {
+      if (nodes_[node]->life() != life) return;
+      KillProcess(node);
+      world_.After(absl::Milliseconds(500), [this, node] { StartProcess(node); });
+    });
+  };
+  candidate.election = std::make_unique<SimulatedCandidate>(
+      *nodes_[node], candidate.calls,
+      SimulatedCandidate::Listener{
+          .on_leading =
+              [this, node, start_again, &candidate](uint64_t epoch, int64_t fence) {
+                candidate.store->BeginTerm(fence, [this, node, epoch, start_again,
+                                                   &candidate](const absl::Status& status) {
+                  if (!status.ok()) return start_again();
+                  Lead(node, candidate.store, epoch);
+                });
+              },
+          .on_not_leading =
+              [this, node, start_again, &candidate] {
+                candidate.store->EndTerm();
+                if (controllers_[node]->leads()) start_again();
+              }});
+  candidate.store->Open([&candidate] { candidate.election->Start(); });
+}
+
+// Whether operations may be unable to end as long as it lasts.
+bool SimulatedCluster::IsOfStore(const SimulatedFault& fault) const {
+  const int controllers = static_cast<int>(controllers_.size());
+  const auto is_of_store = [&](int node) {
+    return node < controllers || (has_etcd_ && node == std::ssize(nodes_) - 1);
+  };
+  switch (fault.kind) {
+    case SimulatedFault::Kind::kSwizzle:
+    case SimulatedFault::Kind::kDelay:
+    case SimulatedFault::Kind::kLoss:
+    case SimulatedFault::Kind::kPowerLoss:
+    case SimulatedFault::Kind::kDiskFull:
+    case SimulatedFault::Kind::kSyncFailures:
+    case SimulatedFault::Kind::kBitFlip:
+      return true;
+    default:
+      return is_of_store(fault.node) || is_of_store(fault.other);
+  }
+}
+
+void SimulatedCluster::Apply(const SimulatedFault& fault) {
+  world_.Log("FAULT", options_.keeps_log ? fault.ToString() : "");
+  if (IsOfStore(fault)) disturbed_ = std::max(disturbed_, world_.now() + fault.length);
+  SimulatedNode& node = *nodes_[fault.node];
+  const auto later = [this, &fault](SimulatedWorld::Step step) {
+    world_.After(fault.length, std::move(step));
+  };
+  switch (fault.kind) {
+    case SimulatedFault::Kind::kKill:
+      KillProcess(fault.node);
+      return later([this, number = fault.node] { StartProcess(number); });
+    case SimulatedFault::Kind::kPause:
+      node.Pause();
+      network_.WatchPaused(node);
+      return later([&node] { node.Resume(); });
+    case SimulatedFault::Kind::kCut:
+      network_.Clog(fault.other, fault.node);
+      later([this, fault] { network_.Unclog(fault.other, fault.node); });
+      [[fallthrough]];
+    case SimulatedFault::Kind::kCutOneWay:
+      network_.Clog(fault.node, fault.other);
+      return later([this, fault] { network_.Unclog(fault.node, fault.other); });
+    case SimulatedFault::Kind::kSwizzle:
+      return Swizzle(fault);
+    case SimulatedFault::Kind::kDelay:
+      network_.SetDelay(absl::Seconds(fault.amount));
+      return later([this] { network_.SetDelay(absl::ZeroDuration()); });
+    case SimulatedFault::Kind::kLoss:
+      network_.SetLoss(fault.amount);
+      return later([this] { network_.SetLoss(0); });
+    case SimulatedFault::Kind::kFlips:
+      fabric_.SetFlips(fault.amount);
+      return later([this] { fabric_.SetFlips(0); });
+    case SimulatedFault::Kind::kWallJump:
+      return node.JumpWallClock(absl::Seconds(fault.amount));
+    case SimulatedFault::Kind::kDrift:
+      node.SetSpeed(fault.amount);
+      return later([&node] { node.SetSpeed(1); });
+    case SimulatedFault::Kind::kCompact:
+      if (etcd_ != nullptr) etcd_->Compact();
+      return;
+    case SimulatedFault::Kind::kPowerLoss:
+    case SimulatedFault::Kind::kDiskFull:
+    case SimulatedFault::Kind::kSyncFailures:
+    case SimulatedFault::Kind::kBitFlip:
+      return;
+  }
+}
+
+void SimulatedCluster::Swizzle(const SimulatedFault& fault) {
+  const int nodes = static_cast<int>(nodes_.size());
+  const int cuts = 2 + world_.Pick(2 * nodes);
+  for (int i = 0; i < cuts; ++i) {
+    const int from = world_.Pick(nodes);
+    const int to = world_.Pick(nodes);
+    world_.After(world_.Between(absl::ZeroDuration(), fault.length / 2),
+                 [this, from, to] { network_.Clog(from, to); });
+    world_.After(world_.Between(fault.length / 2, fault.length),
+                 [this, from, to] { network_.Unclog(from, to); });
+  }
+}
+
+void SimulatedCluster::Heal() {
+  network_.UnclogAll();
+  network_.SetDelay(absl::ZeroDuration());
+  network_.SetLoss(0);
+  fabric_.SetFlips(0);
+  for (int i = 0; i < std::ssize(nodes_); ++i) {
+    nodes_[i]->SetSpeed(1);
+    nodes_[i]->Resume();
+    StartProcess(i);
+  }
+  world_.Log("FAULT", "no more");
+}
+
+}  // namespace crossmesh

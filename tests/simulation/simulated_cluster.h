@@ -1,0 +1,83 @@
+#pragma once
+
+#include "controller/store/memory_store.h"
+#include "tests/simulation/delayed_store.h"
+#include "tests/simulation/sample_reshards.h"
+#include "tests/simulation/simulated_candidate.h"
+#include "tests/simulation/simulated_client.h"
+#include "tests/simulation/simulated_controller.h"
+#include "tests/simulation/simulated_etcd.h"
+#include "tests/simulation/simulated_etcd_store.h"
+#include "tests/simulation/simulated_fault.h"
+#include "tests/simulation/simulated_history.h"
+#include "tests/simulation/simulated_network.h"
+#include "tests/simulation/simulated_transport.h"
+#include "tests/simulation/simulated_worker.h"
+#include "tests/simulation/simulation.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/time/time.h>
+
+namespace crossmesh {
+
+// The cluster of a simulation. Nodes are numbered: controllers, workers, clients, etcd.
+class SimulatedCluster {
+ public:
+  explicit SimulatedCluster(const SimulationOptions& options);
+  ~SimulatedCluster();
+
+  SimulationResult Run();
+
+ private:
+  SimulatedNode& AddNode(std::string name);
+  void AddNodes();
+  bool IsOfStore(const SimulatedFault& fault) const;
+  bool RunUntil(absl::Duration end);
+  void CheckEnd();
+
+  void StartProcess(int node);
+  void KillProcess(int node);
+  void StartController(int node);
+  void StartCandidate(int node);
+  void Lead(int node, std::shared_ptr<MetadataStore> store, uint64_t epoch);
+
+  void Apply(const SimulatedFault& fault);
+  void Swizzle(const SimulatedFault& fault);
+  void Heal();
+
+  // A process of a controller that may lead.
+  struct Candidate {
+    Candidate(SimulatedNode& node, SimulatedNetwork& network, SimulatedEtcd& etcd)
+        : calls(node, network, etcd), store(std::make_shared<SimulatedEtcdStore>(node, calls)) {}
+
+    SimulatedEtcdCalls calls;
+    const std::shared_ptr<SimulatedEtcdStore> store;
+    std::unique_ptr<SimulatedCandidate> election;
+  };
+
+  const SimulationOptions options_;
+  const bool has_etcd_;
+  const std::vector<SampleReshard> reshards_ = MakeSampleReshards();
+  SimulatedWorld world_;
+  SimulatedNetwork network_{world_};
+  SimulatedFabric fabric_{network_};
+  SimulatedHistory history_{world_, reshards_};
+  std::vector<std::unique_ptr<SimulatedNode>> nodes_;
+  std::vector<int64_t> versions_;
+  std::vector<SimulatedWorker*> worker_list_;
+  MemoryStore disk_;
+  uint64_t epoch_ = 1'000'000;
+  absl::Duration disturbed_;  // the store, last
+  std::vector<SimulatedFault> faults_;
+  std::unique_ptr<SimulatedEtcd> etcd_;  // null: the controller has a disk
+  std::vector<std::unique_ptr<Candidate>> candidates_;
+  std::vector<std::unique_ptr<SimulatedController>> controllers_;
+  std::vector<std::unique_ptr<SimulatedWorker>> workers_;
+  std::vector<std::unique_ptr<SimulatedClient>> clients_;
+};
+
+}  // namespace crossmesh

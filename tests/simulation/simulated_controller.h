@@ -1,0 +1,88 @@
+#pragma once
+
+#include "controller/membership/worker_registry.h"
+#include "controller/store/metadata_store.h"
+#include "crossmesh/v1/operation_service.pb.h"
+#include "tests/simulation/sample_reshards.h"
+#include "tests/simulation/simulated_history.h"
+#include "tests/simulation/simulated_network.h"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+class SimulatedWorker;
+
+// A controller while it leads: the real operations, pipelines, records, registry and membership, on
+// a simulated node. What is gRPC's between them and their clients is modelled.
+class SimulatedController {
+ public:
+  struct Ports {
+    SimulatedNode& node;
+    SimulatedNetwork& network;
+    const std::vector<SampleReshard>& reshards;
+    const std::vector<SimulatedWorker*>& workers;
+    SimulatedHistory& history;
+    // Could commits be taken, at all times since then?
+    std::function<bool(absl::Duration since)> can_record;
+  };
+
+  explicit SimulatedController(const Ports& ports);
+  ~SimulatedController();
+
+  SimulatedNode& node() const { return ports_.node; }
+  bool leads() const { return term_ != nullptr; }
+
+  // Leads from now on: takes up what is in the store. The store's errors.
+  absl::Status BeginTerm(std::shared_ptr<MetadataStore> store, uint64_t epoch);
+  // Breaks all calls off; what runs is left as it is. Repeatable.
+  void EndTerm();
+
+  // In this process; `stream` is the call, whose end here is its side 1.
+  void AcceptSession(const std::shared_ptr<SimulatedStream>& stream);
+  void Register(const std::shared_ptr<SimulatedStream>& stream, const WorkerRecord& worker,
+                std::function<void(uint64_t epoch)> registered);
+  struct Beat {
+    std::string worker;
+    std::vector<std::string> running;
+    std::vector<std::string> held;
+  };
+  // `ended` is called, in the process of the worker, with operations that it holds and that have
+  // ended.
+  void Hear(const std::shared_ptr<SimulatedStream>& stream, const Beat& beat,
+            std::function<void(const std::vector<std::string>&)> ended);
+
+  struct Request {
+    int reshard = 0;
+    int64_t version = 0;
+    std::string id;
+    absl::Duration deadline;
+  };
+  // Both are called in the process of the client.
+  using OnOperation = std::function<void(const v1::Operation&)>;
+  void Execute(const std::shared_ptr<SimulatedStream>& stream, const Request& request,
+               OnOperation on_operation);
+  using OnAnswer = std::function<void(const absl::StatusOr<v1::Operation>&)>;
+  void Get(const std::shared_ptr<SimulatedStream>& stream, const std::string& id,
+           OnAnswer on_answer);
+  void Cancel(const std::shared_ptr<SimulatedStream>& stream, const std::string& id,
+              OnAnswer on_answer);
+
+ private:
+  struct Term;
+
+  // Of an operation that is cancelled now.
+  void ExpectEnd(const std::string& id);
+
+  const Ports ports_;
+  std::unique_ptr<Term> term_;  // null while it does not lead
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,304 @@
+#include "tests/simulation/simulated_worker.h"
+
+#include "common/base/check.h"
+#include "common/event_loop/event_loop.h"
+#include "common/metrics/worker_metrics.h"
+#include "controller/membership/worker_registry.h"
+#include "tests/simulation/simulated_controller.h"
+#include "worker/executor/executor.h"
+#include "worker/memory/storage_table.h"
+#include "worker/tasks/execute_call.h"
+#include "worker/tasks/task_table.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+// Storage for chunks in several pieces.
+constexpr int64_t kStagingBytes = 1 << 18;
+
+std::unique_ptr<EventLoop> MakeLoop(const Clock& clock) {
+  absl::StatusOr<std::unique_ptr<EventLoop>> loop =
+      EventLoop::Create(clock, {.spin = absl::ZeroDuration()});
+  CHECK_OK(loop);
+  return *std::move(loop);
+}
+
+// What a task sees of the call.
+class ControllersEnd final : public TaskCaller {
+ public:
+  ControllersEnd(std::shared_ptr<SimulatedStream> stream,
+                 std::shared_ptr<SimulatedExecuteClient> client)
+      : stream_(std::move(stream)), client_(std::move(client)) {}
+  void Say(const v1::ExecuteResponse& response) override {
+    stream_->Send(1, "hears of a task",
+                  [client = client_, response] { client->OnResponse(response); });
+  }
+  void End(const absl::Status& status) override { stream_->End(1, status); }
+
+ private:
+  const std::shared_ptr<SimulatedStream> stream_;
+  const std::shared_ptr<SimulatedExecuteClient> client_;
+};
+
+}  // namespace
+
+// Tells the history which controllers' tasks are begun.
+class SimulatedWorker::Runner final : public TaskRunner {
+ public:
+  Runner(const Ports& ports, TaskRunner& inner) : ports_(ports), inner_(inner) {}
+
+  absl::Status Start(TaskSpec spec, TaskObserver& observer) override {
+    ports_.history.OnObeyed(ports_.node.name(), spec.key.epoch);
+    return inner_.Start(std::move(spec), observer);
+  }
+  void Cancel(const TaskKey& key, absl::Status why) override { inner_.Cancel(key, std::move(why)); }
+  void Refuse(const TaskKey& key) override { inner_.Refuse(key); }
+  void RaiseEpoch(uint64_t epoch) override { inner_.RaiseEpoch(epoch); }
+  void PeerLost(const TaskKey& key, absl::string_view worker, absl::Status why) override {
+    inner_.PeerLost(key, worker, std::move(why));
+  }
+  std::optional<int64_t> MovedBytes(const TaskKey& key) const override {
+    return inner_.MovedBytes(key);
+  }
+
+ private:
+  const Ports& ports_;
+  TaskRunner& inner_;
+};
+
+// In the order in which memory outlives what could write it.
+struct SimulatedWorker::Process {
+  Process(const Ports& ports, std::vector<DeviceId> devices, EpochFence fence)
+      : control(MakeLoop(ports.node.clock())),
+        data(MakeLoop(ports.node.clock())),
+        executor(Executor::Create(*data, {.staging_bytes = kStagingBytes})),
+        transport(ports.fabric, ports.node, *executor),
+        runner(ports, *executor),
+        tasks({.worker = ports.node.name(), .devices = std::move(devices)},
+              {.control = *control,
+               .data = *data,
+               .runner = runner,
+               .storages = storages,
+               .memory = memory,
+               .clock = ports.node.clock(),
+               .metrics = metrics},
+              std::move(fence)) {
+    CHECK_OK(executor->Attach(transport));
+    data->AddSource(transport);
+  }
+
+  WorkerMetrics metrics;
+  StorageTable storages{Arena::Pages::kSmall};
+  MemoryBudget memory{ByteCount(int64_t{1} << 26)};
+  std::unique_ptr<EventLoop> control;
+  std::unique_ptr<EventLoop> data;
+  // The transport outlives messages that the executor holds, so Stop takes the executor first.
+  std::unique_ptr<Executor> executor;
+  SimulatedTransport transport;
+  Runner runner;
+  TaskTable tasks;
+
+  std::map<StorageKey, uint64_t> generations;  // of destinations, as they were looked at last
+  std::optional<absl::Duration> wake;          // for which the node wakes it
+  SimulatedController* controller = nullptr;   // of the session
+  std::shared_ptr<SimulatedStream> session;
+  uint64_t session_epoch = 0;
+  int sessions = 0;
+};
+
+SimulatedWorker::SimulatedWorker(const Ports& ports, std::string host)
+    : ports_(ports), host_(std::move(host)) {
+  ports_.node.OnStepped([this] { OnStepped(); });
+}
+
+SimulatedWorker::~SimulatedWorker() {
+  if (process_ != nullptr) Kill();
+}
+
+void SimulatedWorker::Start() {
+  ports_.node.Start();
+  EpochFence fence;
+  CHECK_OK(fence.Raise(fence_));
+  process_ = std::make_unique<Process>(ports_, std::vector<DeviceId>{{host_, 0}, {host_, 1}},
+                                       std::move(fence));
+  MakeStorages();
+  ports_.node.After(ports_.node.world().Between(absl::ZeroDuration(), absl::Seconds(1)),
+                    [this] { Connect(); });
+}
+
+void SimulatedWorker::Kill() {
+  ports_.node.Kill();
+  ports_.network.Reset(ports_.node);
+  process_->data->RemoveSource(process_->transport);
+  process_->executor.reset();
+  process_.reset();
+}
+
+void SimulatedWorker::MakeStorages() {
+  for (int i = 0; i < std::ssize(ports_.reshards); ++i) {
+    const SampleReshard& reshard = ports_.reshards[i];
+    for (size_t d = 0; d < reshard.sources.size(); ++d) {
+      if (reshard.sources[d].host != host_) continue;
+      CHECK_OK(process_->storages.Create({reshard.source_storage, reshard.sources[d]},
+                                         StorageBytesOf(reshard, Side::kSource, d)));
+    }
+    FillSource(i);
+    for (size_t d = 0; d < reshard.destinations.size(); ++d) {
+      if (reshard.destinations[d].host != host_) continue;
+      const StorageKey key = {reshard.destination_storage, reshard.destinations[d]};
+      CHECK_OK(process_->storages.Create(key, StorageBytesOf(reshard, Side::kDestination, d)));
+      process_->generations[key] = 1;
+      ports_.history.OnDestination({i, d, ports_.node.life()}, 0);
+    }
+  }
+}
+
+void SimulatedWorker::FillSource(int reshard) {
+  if (process_ == nullptr) return;
+  const SampleReshard& sample = ports_.reshards[reshard];
+  for (size_t d = 0; d < sample.sources.size(); ++d) {
+    if (sample.sources[d].host != host_) continue;
+    const auto opened = process_->storages.Open({sample.source_storage, sample.sources[d]});
+    CHECK_OK(opened);
+    FillStorage(sample, d, ports_.versions[reshard], opened->arena->bytes());
+  }
+}
+
+std::shared_ptr<ExecuteCall> SimulatedWorker::Accept(
+    const std::shared_ptr<SimulatedStream>& stream,
+    const std::shared_ptr<SimulatedExecuteClient>& client) {
+  auto call = std::make_shared<ExecuteCall>(process_->tasks,
+                                            std::make_shared<ControllersEnd>(stream, client));
+  stream->Hear(1, [call](const absl::Status& /*status*/) { call->OnGone(); });
+  return call;
+}
+
+void SimulatedWorker::OnStepped() {
+  if (process_ == nullptr) return;
+  while (process_->control->RunOnce(absl::ZeroDuration()) +
+             process_->data->RunOnce(absl::ZeroDuration()) >
+         0) {
+  }
+  ports_.history.OnObeyed(name(), process_->tasks.fence().highest());
+  fence_ = process_->tasks.fence().highest();
+  LookAtDestinations();
+  ScheduleWake();
+}
+
+void SimulatedWorker::LookAtDestinations() {
+  for (int i = 0; i < std::ssize(ports_.reshards); ++i) {
+    const SampleReshard& reshard = ports_.reshards[i];
+    for (size_t d = 0; d < reshard.destinations.size(); ++d) {
+      if (reshard.destinations[d].host != host_) continue;
+      const StorageKey key = {reshard.destination_storage, reshard.destinations[d]};
+      const absl::StatusOr<StorageStatus> status = process_->storages.Status(key);
+      CHECK_OK(status);
+      if (std::exchange(process_->generations[key], status->generation) == status->generation) {
+        continue;
+      }
+      const auto opened = process_->storages.Open(key);
+      CHECK_OK(opened);
+      ports_.history.OnDestination({i, d, ports_.node.life()},
+                                   VersionIn(reshard, d, opened->arena->bytes()));
+    }
+  }
+}
+
+void SimulatedWorker::ScheduleWake() {
+  std::optional<absl::Duration> next = process_->control->NextTimer();
+  const std::optional<absl::Duration> other = process_->data->NextTimer();
+  if (other.has_value()) next = std::min(next.value_or(*other), *other);
+  const absl::Duration now = ports_.node.clock().Monotonic();
+  if (process_->wake.has_value() && *process_->wake <= now) process_->wake.reset();
+  if (!next.has_value() || process_->wake.value_or(absl::InfiniteDuration()) <= *next) return;
+  process_->wake = *next;
+  ports_.node.After(*next - now, [] {});
+}
+
+std::string SimulatedWorker::Leftovers() {
+  if (process_ == nullptr) return "";
+  const ExecutorCounters& counters = process_->executor->counters();
+  if (counters.staging_bytes_used != 0) {
+    return absl::StrCat(name(), " has ", counters.staging_bytes_used, " bytes of staging in use");
+  }
+  const std::vector<std::string> held = process_->tasks.HeldOperations(UINT64_MAX);
+  if (!held.empty()) return absl::StrCat(name(), " holds a task of operation ", held.front());
+  for (const StorageStatus& storage : process_->storages.List()) {
+    if (storage.readers == 0 && !storage.writing) continue;
+    return absl::StrCat(name(), ": storage ", storage.key.name, " of ",
+                        ToString(storage.key.device), " is leased");
+  }
+  return "";
+}
+
+void SimulatedWorker::Connect() {
+  SimulatedController& controller = *controllers_[next_controller_++ % controllers_.size()];
+  ++process_->sessions;
+  process_->controller = &controller;
+  process_->session =
+      ports_.network.Open(ports_.node, controller.node(),
+                          [&controller](const std::shared_ptr<SimulatedStream>& stream) {
+                            controller.AcceptSession(stream);
+                          });
+  process_->session->Hear(0, [this](const absl::Status& /*status*/) { OnSessionEnd(); });
+  Register(controller);
+  // A controller that does not answer is left.
+  ports_.node.After(absl::Seconds(10), [this, number = process_->sessions] {
+    if (process_->sessions != number || process_->session_epoch != 0) return;
+    process_->session->End(0, absl::CancelledError("no answer"));
+    OnSessionEnd();
+  });
+}
+
+void SimulatedWorker::Register(SimulatedController& controller) {
+  const WorkerRecord record{.name = name(),
+                            .incarnation = static_cast<uint64_t>(ports_.node.life()),
+                            .devices = {{host_, 0}, {host_, 1}},
+                            .execution_address = address(),
+                            .data_address = process_->transport.address()};
+  process_->session->Send(0, "is asked to register a worker",
+                          [&controller, record, stream = process_->session,
+                           registered = [this, number = process_->sessions](uint64_t epoch) {
+                             if (process_->sessions != number) return;
+                             process_->session_epoch = epoch;
+                             Beat();
+                           }] { controller.Register(stream, record, registered); });
+}
+
+void SimulatedWorker::Beat() {
+  const int number = process_->sessions;
+  const auto again = [this, number] {
+    if (process_->sessions == number && process_->session != nullptr) Beat();
+  };
+  process_->tasks.CollectProgress([this, number](const std::vector<TaskTable::Progress>& progress) {
+    if (process_->sessions != number || process_->session == nullptr) return;
+    SimulatedController::Beat beat{.worker = name(),
+                                   .held = process_->tasks.HeldOperations(process_->session_epoch)};
+    for (const TaskTable::Progress& task : progress) beat.running.push_back(task.operation_id);
+    const auto ended =
+        [this, epoch = process_->session_epoch](const std::vector<std::string>& operations) {
+          process_->tasks.GiveUp(operations, epoch);
+        };
+    process_->session->Send(0, "hears a heartbeat",
+                            [controller = process_->controller, stream = process_->session, beat,
+                             ended] { controller->Hear(stream, beat, ended); });
+  });
+  ports_.node.After(WorkerRegistry::kHeartbeatInterval, again);
+}
+
+void SimulatedWorker::OnSessionEnd() {
+  process_->session = nullptr;
+  process_->session_epoch = 0;
+  ++process_->sessions;
+  ports_.node.After(ports_.node.world().Between(absl::Milliseconds(50), absl::Seconds(1)),
+                    [this] { Connect(); });
+}
+
+}  // namespace crossmesh

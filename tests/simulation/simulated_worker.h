@@ -1,0 +1,89 @@
+#pragma once
+
+#include "crossmesh/v1/execution_service.pb.h"
+#include "tests/simulation/sample_reshards.h"
+#include "tests/simulation/simulated_history.h"
+#include "tests/simulation/simulated_network.h"
+#include "tests/simulation/simulated_transport.h"
+#include "worker/wire/caller.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+
+class ExecuteCall;
+class SimulatedController;
+
+// What the two ends of an Execute call are to each other. Only used in the process whose end it is.
+class SimulatedExecuteClient {
+ public:
+  virtual ~SimulatedExecuteClient() = default;
+  virtual void OnResponse(const v1::ExecuteResponse& response) = 0;
+};
+
+// A worker: the real task table, calls, leases, storages and executor, on a simulated node.
+class SimulatedWorker {
+ public:
+  struct Ports {
+    SimulatedNode& node;
+    SimulatedNetwork& network;
+    SimulatedFabric& fabric;
+    const std::vector<SampleReshard>& reshards;
+    const std::vector<int64_t>& versions;  // of the sources, now
+    SimulatedHistory& history;
+  };
+
+  SimulatedWorker(const Ports& ports, std::string host);
+  ~SimulatedWorker();
+
+  // Before the first Start.
+  void Meet(std::vector<SimulatedController*> controllers) {
+    controllers_ = std::move(controllers);
+  }
+
+  SimulatedNode& node() const { return ports_.node; }
+  const std::string& name() const { return ports_.node.name(); }
+  std::string address() const { return "at-" + name(); }
+
+  void Start();
+  void Kill();
+  // The user of the source writes its present version.
+  void FillSource(int reshard);
+
+  // One Execute call, in this process; its end is the stream's side 1.
+  std::shared_ptr<ExecuteCall> Accept(const std::shared_ptr<SimulatedStream>& stream,
+                                      const std::shared_ptr<SimulatedExecuteClient>& client);
+
+  // What should not be there when all has ended; empty: nothing.
+  std::string Leftovers();
+
+ private:
+  struct Process;
+  class Runner;
+
+  void MakeStorages();
+  void OnStepped();
+  void LookAtDestinations();
+  void ScheduleWake();
+
+  // The session with a controller.
+  void Connect();
+  void Register(SimulatedController& controller);
+  void Beat();
+  void OnSessionEnd();
+
+  const Ports ports_;
+  const std::string host_;
+  std::vector<SimulatedController*> controllers_;
+  uint64_t fence_ = 0;  // as the file has it
+  size_t next_controller_ = 0;
+  std::unique_ptr<Process> process_;
+};
+
+}  // namespace crossmesh

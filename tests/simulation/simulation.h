@@ -1,0 +1,37 @@
+#pragma once
+
+#include "tests/simulation/simulated_fault.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <absl/time/time.h>
+
+namespace crossmesh {
+
+// One history of a cluster: a controller with a disk, or two with an etcd, four workers, and
+// clients; all of it simulated, in one thread.
+struct SimulationOptions {
+  uint64_t seed = 0;
+  bool keeps_log = false;
+  // In place of those that follow from the seed.
+  std::optional<std::vector<SimulatedFault>> faults;
+  std::vector<int> clients = {0, 1, 2};
+};
+
+struct SimulationResult {
+  std::optional<std::string> violation;
+  std::string log;      // when it is kept
+  uint64_t digest = 0;  // of the log, kept or not
+  std::vector<SimulatedFault> faults;
+  absl::Duration simulated;
+  int64_t ended = 0;  // operations
+  int64_t committed = 0;
+};
+
+// Equal options give equal results.
+SimulationResult RunSimulation(const SimulationOptions& options);
+
+}  // namespace crossmesh

@@ -1,0 +1,34 @@
+#include "tests/simulation/simulation.h"
+
+#include "common/testing/random_cases.h"
+
+#include <cstdint>
+
+#include <absl/strings/str_cat.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+TEST(Simulation, NothingThatMustNeverBeHappens) {
+  int64_t committed = 0;
+  const int64_t cases = RandomCases(6);
+  for (int64_t i = 0; i < cases; ++i) {
+    const uint64_t seed = FromEnvironment("CROSSMESH_TEST_SEED", 1 + i);
+    const SimulationResult result = RunSimulation({.seed = seed});
+    committed += result.committed;
+    if (!result.violation.has_value()) continue;
+    const SimulationResult again = RunSimulation({.seed = seed, .keeps_log = true});
+    FAIL() << "CROSSMESH_TEST_SEED=" << seed << ": " << *result.violation << "\n"
+           << again.log.substr(again.log.size() > 20000 ? again.log.size() - 20000 : 0);
+  }
+  EXPECT_GT(committed, cases) << "operations seldom succeed, so little is tested";
+}
+
+TEST(Simulation, TheSameSeedGivesTheSameLog) {
+  const SimulationOptions options{.seed = 3, .keeps_log = true};
+  EXPECT_EQ(RunSimulation(options).log, RunSimulation(options).log);
+}
+
+}  // namespace
+}  // namespace crossmesh
