@@ -69,8 +69,8 @@ class EventLoop {
   // whether that is news: false when it ran already or was cancelled.
   bool Cancel(TimerId timer);
 
-  // On the loop, or where none was started: when the next timer is due, by the loop's clock; nothing
-  // when there is none.
+  // On the loop, or where none was started: when the next timer is due, by the loop's clock;
+  // nothing when there is none.
   std::optional<absl::Duration> NextTimer() const;
 
   // On the loop, before Start or after Stop: `source` is driven until it is removed, and must live

@@ -66,6 +66,11 @@ void SimulatedCluster::AddNodes() {
                                                                  .history = history_,
                                                                  .controllers = controller_list},
                                           client));
+    metadata_clients_.push_back(std::make_unique<SimulatedMetadataClient>(
+        SimulatedMetadataClient::Ports{.node = node,
+                                       .network = network_,
+                                       .history = history_,
+                                       .controllers = controller_list}));
   }
   if (has_etcd_) etcd_ = std::make_unique<SimulatedEtcd>(AddNode("etcd"), history_);
 }
@@ -84,6 +89,7 @@ SimulatedNode& SimulatedCluster::AddNode(std::string name) {
 SimulationResult SimulatedCluster::Run() {
   for (int i = 0; i < std::ssize(nodes_); ++i) StartProcess(i);
   for (const auto& client : clients_) client->Start();
+  for (const auto& client : metadata_clients_) client->Start();
   for (const SimulatedFault& fault : faults_) {
     world_.After(fault.at, [this, fault] { Apply(fault); });
   }

@@ -10,6 +10,7 @@
 #include "tests/simulation/simulated_etcd_store.h"
 #include "tests/simulation/simulated_fault.h"
 #include "tests/simulation/simulated_history.h"
+#include "tests/simulation/simulated_metadata_client.h"
 #include "tests/simulation/simulated_network.h"
 #include "tests/simulation/simulated_transport.h"
 #include "tests/simulation/simulated_worker.h"
@@ -33,6 +34,9 @@ class SimulatedCluster {
   SimulationResult Run();
 
  private:
+  // So few that clients which were away find some forgotten.
+  static constexpr size_t kCommitsKept = 20;
+
   SimulatedNode& AddNode(std::string name);
   void AddNodes();
   bool IsOfStore(const SimulatedFault& fault) const;
@@ -69,7 +73,7 @@ class SimulatedCluster {
   std::vector<std::unique_ptr<SimulatedNode>> nodes_;
   std::vector<int64_t> versions_;
   std::vector<SimulatedWorker*> worker_list_;
-  MemoryStore disk_;
+  MemoryStore disk_{kCommitsKept};
   uint64_t epoch_ = 1'000'000;
   absl::Duration disturbed_;  // the store, last
   std::vector<SimulatedFault> faults_;
@@ -78,6 +82,7 @@ class SimulatedCluster {
   std::vector<std::unique_ptr<SimulatedController>> controllers_;
   std::vector<std::unique_ptr<SimulatedWorker>> workers_;
   std::vector<std::unique_ptr<SimulatedClient>> clients_;
+  std::vector<std::unique_ptr<SimulatedMetadataClient>> metadata_clients_;
 };
 
 }  // namespace crossmesh

@@ -22,6 +22,7 @@
 #include <optional>
 #include <utility>
 
+#include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
@@ -30,6 +31,9 @@ namespace {
 constexpr absl::Duration kStallLimit = absl::Seconds(2);
 // Workers that do not answer are given up after RunningOperation::kEndingGrace.
 constexpr absl::Duration kCancelLimit = absl::Seconds(12);
+
+constexpr int64_t kCommitsAtOnce = 10;
+constexpr int64_t kObjectsMax = 100'000;
 
 absl::Status NotLeader() {
   return absl::FailedPreconditionError("not_leader: another controller leads");
@@ -303,6 +307,42 @@ void SimulatedController::Cancel(const std::shared_ptr<SimulatedStream>& stream,
     if (!answer->has_end_time()) ExpectEnd(id);
   }
   stream->Send(1, "is told of a cancellation", [on_answer, answer] { on_answer(answer); });
+  stream->End(1, absl::OkStatus());
+}
+
+void SimulatedController::Count(const std::shared_ptr<SimulatedStream>& stream, OnCount on_count) {
+  if (term_ == nullptr) return stream->End(1, NotLeader());
+  const std::string key = "counter/only";
+  const absl::StatusOr<StoredObject> object = term_->store->Get(key);
+  int64_t value = 0;
+  if (object.ok() && !absl::SimpleAtoi(object->value, &value)) value = -1;
+  if (object.ok() || absl::IsNotFound(object.status())) {
+    ports_.history.OnCounterRead(value, term_->epoch);
+  }
+  ++value;
+  term_->store->CommitThen({.epoch = term_->epoch,
+                            .requirements = {{key, object.ok() ? object->revision : 0}},
+                            .writes = {{key, absl::StrCat(value)}}},
+                           [stream, on_count, value](const absl::StatusOr<int64_t>& revision) {
+                             absl::StatusOr<int64_t> answer = value;
+                             if (!revision.ok()) answer = revision.status();
+                             stream->Send(1, "is told of a count",
+                                          [on_count, answer] { on_count(answer); });
+                             stream->End(1, absl::OkStatus());
+                           });
+}
+
+void SimulatedController::Follow(const std::shared_ptr<SimulatedStream>& stream, int64_t revision,
+                                 std::function<void(const Changes&)> on_changes) {
+  if (term_ == nullptr) return stream->End(1, NotLeader());
+  Changes changes{.revision = term_->store->revision()};
+  auto commits = term_->store->CommitsAfter(revision, kCommitsAtOnce, absl::ZeroDuration());
+  auto objects = term_->store->List("", "", kObjectsMax);
+  if (!objects.ok()) return stream->End(1, objects.status());
+  changes.is_compacted = absl::IsOutOfRange(commits.status());
+  if (commits.ok()) changes.commits = *std::move(commits);
+  changes.objects = *std::move(objects);
+  stream->Send(1, "is told of changes", [on_changes, changes] { on_changes(changes); });
   stream->End(1, absl::OkStatus());
 }
 

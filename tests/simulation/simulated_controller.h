@@ -75,6 +75,19 @@ class SimulatedController {
   void Cancel(const std::shared_ptr<SimulatedStream>& stream, const std::string& id,
               OnAnswer on_answer);
 
+  // Adds one to a counter in the store, on the condition that nobody else has meanwhile.
+  using OnCount = std::function<void(const absl::StatusOr<int64_t>&)>;
+  void Count(const std::shared_ptr<SimulatedStream>& stream, OnCount on_count);
+  // What the store has, and the commits after `revision`; none when some of them are forgotten.
+  struct Changes {
+    bool is_compacted = false;
+    std::vector<StoredCommit> commits;
+    std::vector<StoredObject> objects;
+    int64_t revision = 0;
+  };
+  void Follow(const std::shared_ptr<SimulatedStream>& stream, int64_t revision,
+              std::function<void(const Changes&)> on_changes);
+
  private:
   struct Term;
 

@@ -50,6 +50,13 @@ etcdserverpb::TxnResponse SimulatedEtcd::Txn(const etcdserverpb::TxnRequest& req
   return response;
 }
 
+etcdserverpb::TxnResponse SimulatedEtcd::Commit(const etcdserverpb::TxnRequest& request,
+                                                uint64_t epoch) {
+  const etcdserverpb::TxnResponse response = Txn(request);
+  if (response.succeeded()) history_.OnCommitted(epoch);
+  return response;
+}
+
 int64_t SimulatedEtcd::Grant(absl::Duration time) {
   leases_[++granted_] = {.time = time, .end = node_.clock().Monotonic() + time};
   return granted_;

@@ -37,6 +37,8 @@ class SimulatedEtcd {
 
   // In its process.
   etcdserverpb::TxnResponse Txn(const etcdserverpb::TxnRequest& request);
+  // The same, of a commit of a controller of this epoch.
+  etcdserverpb::TxnResponse Commit(const etcdserverpb::TxnRequest& request, uint64_t epoch);
   int64_t Grant(absl::Duration time);
   // False: it has ended.
   bool Renew(int64_t lease);

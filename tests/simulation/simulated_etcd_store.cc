@@ -126,7 +126,9 @@ void SimulatedEtcdStore::TryCommit() {
   if (!commit.ok()) return Finish(commit.status());
   calls_.Call<etcdserverpb::TxnResponse>(
       "is asked for a commit", kTimeout,
-      [request = commit->last()](SimulatedEtcd& etcd) { return etcd.Txn(request); },
+      [request = commit->last(), epoch = pending.transaction.epoch](SimulatedEtcd& etcd) {
+        return etcd.Commit(request, epoch);
+      },
       IfThere(
           [this, fence = context.fence](const absl::StatusOr<etcdserverpb::TxnResponse>& response) {
             const EtcdCommit::Context asked{.keys = keys_, .mirror = mirror_, .fence = fence};

@@ -14,9 +14,13 @@ namespace {
 class Call final : public SimulatedExecuteClient, public std::enable_shared_from_this<Call> {
  public:
   Call(WorkerCallStart<v1::ExecuteRequest> start, WorkerCallListener<v1::ExecuteResponse> listener)
-      : body_(std::move(start.body)), listener_(std::move(listener)) {}
+      : epoch_(start.start.has_adopt() ? start.start.adopt().by_epoch()
+                                       : start.start.start().epoch()),
+        body_(std::move(start.body)),
+        listener_(std::move(listener)) {}
 
   void Open(SimulatedNode& node, SimulatedNetwork& network, SimulatedWorker& worker) {
+    worker_ = &worker;
     stream_ = network.Open(
         node, worker.node(),
         [self = shared_from_this(), &worker](const std::shared_ptr<SimulatedStream>& stream) {
@@ -29,7 +33,8 @@ class Call final : public SimulatedExecuteClient, public std::enable_shared_from
     stream_->Send(0, "gets an order for a task",
                   [self = shared_from_this(), request = std::move(request)] {
                     const std::shared_ptr<ExecuteCall> call = self->at_worker_.lock();
-                    if (call != nullptr) call->OnRequest(request);
+                    if (call == nullptr) return;
+                    self->worker_->OnRequest(*self->stream_, *call, request, self->epoch_);
                   });
   }
   void OnResponse(const v1::ExecuteResponse& response) override {
@@ -61,8 +66,10 @@ class Call final : public SimulatedExecuteClient, public std::enable_shared_from
     if (listener.on_end != nullptr) listener.on_end(status);
   }
 
+  const uint64_t epoch_;
   const std::function<std::string()> body_;
   WorkerCallListener<v1::ExecuteResponse> listener_;  // none once it has ended
+  SimulatedWorker* worker_ = nullptr;
   std::shared_ptr<SimulatedStream> stream_;
   std::weak_ptr<ExecuteCall> at_worker_;  // only used in its process
 };
@@ -95,7 +102,7 @@ std::unique_ptr<WorkerCall<v1::ExecuteRequest>> SimulatedTaskGateway::Open(
   const auto worker = std::ranges::find_if(workers_, [&](const SimulatedWorker* candidate) {
     return candidate->address() == start.address;
   });
-  v1::ExecuteRequest first = std::move(start.start);
+  v1::ExecuteRequest first = start.start;
   const absl::Duration time_max = start.time_max;
   const auto call = std::make_shared<Call>(std::move(start), std::move(listener));
   call->Open(node_, network_, **worker);

@@ -94,6 +94,17 @@ void SimulatedHistory::OnUnknown(const std::string& id) {
   Violated(absl::StrCat("operation ", id, ", of which a client was told, is not known"));
 }
 
+void SimulatedHistory::OnCounterRead(int64_t value, uint64_t epoch) {
+  if (counted_.empty() || value >= *counted_.rbegin() || epoch < committed_epoch_) return;
+  Violated(absl::StrCat("the store has counted to ", value, ", and a client was told of ",
+                        *counted_.rbegin()));
+}
+
+void SimulatedHistory::OnCounted(int64_t value) {
+  if (counted_.insert(value).second) return;
+  Violated(absl::StrCat("two clients were told that they have counted to ", value));
+}
+
 void SimulatedHistory::OnObeyed(const std::string& worker, uint64_t epoch) {
   uint64_t& highest = obeyed_[worker];
   if (epoch < highest) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,6 +46,11 @@ class SimulatedHistory {
   // A controller does not know an operation that a client was told of.
   void OnUnknown(const std::string& id);
 
+  // A counter in the store was read by the controller of this epoch; a client was told that it has
+  // counted to `value`, which nobody else has.
+  void OnCounterRead(int64_t value, uint64_t epoch);
+  void OnCounted(int64_t value);
+
   // A worker has obeyed a controller of this epoch: started, adopted or committed something.
   void OnObeyed(const std::string& worker, uint64_t epoch);
   // etcd or the disk has taken a commit of this epoch.
@@ -75,6 +81,7 @@ class SimulatedHistory {
   std::map<std::string, v1::OperationState> ends_;  // of which clients were told
   std::map<std::string, uint64_t> obeyed_;
   uint64_t committed_epoch_ = 0;
+  std::set<int64_t> counted_;
   int64_t ended_ = 0;
   int64_t committed_ = 0;
 };

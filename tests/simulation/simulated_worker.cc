@@ -180,6 +180,15 @@ std::shared_ptr<ExecuteCall> SimulatedWorker::Accept(
   return call;
 }
 
+void SimulatedWorker::OnRequest(SimulatedStream& stream, ExecuteCall& call,
+                                const v1::ExecuteRequest& request, uint64_t epoch) {
+  const uint64_t highest = process_->tasks.fence().highest();
+  call.OnRequest(request);
+  const bool is_order = request.has_start() || request.has_adopt() || request.has_resolve();
+  // A refusal ends the call.
+  if (is_order && epoch < highest && stream.is_open(1)) ports_.history.OnObeyed(name(), epoch);
+}
+
 void SimulatedWorker::OnStepped() {
   if (process_ == nullptr) return;
   while (process_->control->RunOnce(absl::ZeroDuration()) +

@@ -60,6 +60,10 @@ class SimulatedWorker {
   std::shared_ptr<ExecuteCall> Accept(const std::shared_ptr<SimulatedStream>& stream,
                                       const std::shared_ptr<SimulatedExecuteClient>& client);
 
+  // A message of a call; `epoch` is of its controller.
+  void OnRequest(SimulatedStream& stream, ExecuteCall& call, const v1::ExecuteRequest& request,
+                 uint64_t epoch);
+
   // What should not be there when all has ended; empty: nothing.
   std::string Leftovers();
 

@@ -1,6 +1,7 @@
 #include "tests/simulation/simulation.h"
 
 #include "common/testing/random_cases.h"
+#include "tests/simulation/shrinking.h"
 
 #include <cstdint>
 
@@ -18,9 +19,8 @@ TEST(Simulation, NothingThatMustNeverBeHappens) {
     const SimulationResult result = RunSimulation({.seed = seed});
     committed += result.committed;
     if (!result.violation.has_value()) continue;
-    const SimulationResult again = RunSimulation({.seed = seed, .keeps_log = true});
     FAIL() << "CROSSMESH_TEST_SEED=" << seed << ": " << *result.violation << "\n"
-           << again.log.substr(again.log.size() > 20000 ? again.log.size() - 20000 : 0);
+           << ShortestHistory({.seed = seed});
   }
   EXPECT_GT(committed, cases) << "operations seldom succeed, so little is tested";
 }

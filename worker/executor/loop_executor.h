@@ -69,8 +69,8 @@ class LoopExecutor final : public Executor {
   PendingMessages pending_;
   bool pending_round_started_ = false;
   absl::btree_map<TaskKey, Running> tasks_;  // which take turns in this order
-  std::vector<TaskKey> stepping_;        // kept for its memory
-  std::optional<ReplayRunner> replays_;  // from Attach on
+  std::vector<TaskKey> stepping_;            // kept for its memory
+  std::optional<ReplayRunner> replays_;      // from Attach on
 };
 
 }  // namespace crossmesh

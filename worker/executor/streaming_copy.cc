@@ -12,11 +12,11 @@ namespace crossmesh {
 namespace {
 
 constexpr int64_t kStreamingMin = int64_t{1} << 10;
-constexpr int64_t kLineBytes = 64;
+constexpr int64_t kStreamedLineBytes = 64;
 
 // `to` must be at the start of a cache line.
 void CopyLine(std::byte* to, const std::byte* from) {
-  constexpr int kParts = kLineBytes / sizeof(__m128i);
+  constexpr int kParts = kStreamedLineBytes / sizeof(__m128i);
   const auto* const source = reinterpret_cast<const __m128i*>(from);
   auto* const destination = reinterpret_cast<__m128i*>(to);
   __m128i parts[kParts];
@@ -29,10 +29,12 @@ void CopyLine(std::byte* to, const std::byte* from) {
 void CopyStreaming(std::byte* to, const std::byte* from, int64_t bytes) {
   int64_t done = 0;
   if (bytes >= kStreamingMin) {
-    const auto behind_line = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) % kLineBytes);
-    done = (kLineBytes - behind_line) % kLineBytes;
+    const auto behind_line =
+        static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) % kStreamedLineBytes);
+    done = (kStreamedLineBytes - behind_line) % kStreamedLineBytes;
     std::memcpy(to, from, done);
-    for (; bytes - done >= kLineBytes; done += kLineBytes) CopyLine(to + done, from + done);
+    for (; bytes - done >= kStreamedLineBytes; done += kStreamedLineBytes)
+      CopyLine(to + done, from + done);
   }
   std::memcpy(to + done, from + done, bytes - done);
 }

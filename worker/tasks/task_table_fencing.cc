@@ -2,6 +2,7 @@
 // those of operations that have ended.
 
 #include "common/base/log.h"
+#include "common/base/status_macros.h"
 #include "worker/tasks/task_leases.h"
 #include "worker/tasks/task_table.h"
 #include "worker/tasks/worker_task.h"

@@ -1,0 +1,42 @@
+// Every bug that is planted must be found.
+
+#include "common/testing/random_cases.h"
+#include "tests/simulation/planted_bug.h"
+#include "tests/simulation/shrinking.h"
+#include "tests/simulation/simulation.h"
+
+#include <cstdint>
+#include <iostream>
+#include <string>
+
+#include <absl/strings/match.h>
+#include <absl/strings/str_cat.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+class PlantedBugs : public testing::TestWithParam<std::string> {};
+
+TEST_P(PlantedBugs, IsFoundWithinFiftySeeds) {
+  PlantBug(GetParam());
+  const auto seeds = static_cast<int64_t>(FromEnvironment("CROSSMESH_SIMULATION_SEEDS", 50));
+  int64_t seed = 1;
+  while (seed <= seeds && !RunSimulation({.seed = static_cast<uint64_t>(seed)}).violation) ++seed;
+  ASSERT_LE(seed, seeds) << "bug " << GetParam() << " was not found in " << seeds << " seeds";
+  const std::string history = ShortestHistory({.seed = static_cast<uint64_t>(seed)});
+  EXPECT_FALSE(absl::StrContains(history, "nothing, when it is run again")) << history;
+  RecordProperty("seed", absl::StrCat(seed));
+  std::cout << "bug " << GetParam() << ": " << history.substr(0, history.find("the last")) << "\n";
+  PlantBug("");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PlantedBugs,
+                         testing::Values("commit_before_all_acks", "duplicate_execution",
+                                         "integer_wrap", "lease_without_fencing", "lost_cancel",
+                                         "missing_epoch_check", "staging_leak", "unchecked_payload",
+                                         "watch_gap_at_compaction", "wrong_revision_pin"),
+                         [](const testing::TestParamInfo<std::string>& bug) { return bug.param; });
+
+}  // namespace
+}  // namespace crossmesh
