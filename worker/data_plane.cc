@@ -5,6 +5,7 @@
 #include "common/base/status_macros.h"
 #include "common/event_loop/event_loop.h"
 #include "common/metrics/worker_metrics.h"
+#include "worker/courses/counted_course_runner.h"
 #include "worker/courses/course_replayer.h"
 #include "worker/courses/course_task_runner.h"
 #include "worker/data_exposure.h"
@@ -143,30 +144,31 @@ absl::Status DataPlane::OpenTasks(const TaskOptions& options, WorkerDevices& dev
   if (!options.state_folder.empty()) {
     ASSIGN_OR_RETURN(fence, EpochFence::Open(absl::StrCat(options.state_folder, "/epoch")));
   }
+  course_runner_ = std::make_unique<CourseTaskRunner>(CourseTaskRunner::Ports{
+      .loop = ports_.data,
+      .replays = executor_->replays(),
+      .others = *executor_,
+      .counters = courses_,
+      .make_memory = [this, &devices](const DeviceId& device, ByteCount bytes) {
+        if (devices.HasGpu(device)) return bridge_->MakeBounceBuffer(bytes);
+        return devices.MakeArena({.name = "steps", .device = device}, bytes);
+      }});
   bridge_ = std::make_unique<BridgedTaskRunner>(
       BridgedTaskRunner::Ports{
           .loop = ports_.data,
           .gpus = devices.gpus(),
-          .executor = *executor_,
+          .on_host = *course_runner_,
           .make_arena = [&devices](ByteCount bytes) { return devices.MakeBounceBuffer(bytes); }},
       BridgedTaskRunner::Options{.bounce_bytes_max = HalfOfMemory()});
   gpu_runner_ = std::make_unique<GpuTaskRunner>(ports_.data, devices.gpus(), *bridge_);
-  mixed_runner_ = std::make_unique<MixedTaskRunner>(ports_.data, *gpu_runner_, *bridge_);
-  course_runner_ = std::make_unique<CourseTaskRunner>(CourseTaskRunner::Ports{
-      .loop = ports_.data,
-      .replays = executor_->replays(),
-      .others = *mixed_runner_,
-      .counters = courses_,
-      .make_memory =
-          [&devices](const DeviceId& device, ByteCount bytes) {
-            return devices.MakeArena({.name = "steps", .device = device}, bytes);
-          },
-      .is_gpu = [&devices](const DeviceId& device) { return devices.HasGpu(device); }});
+  counted_runner_ = std::make_unique<CountedCourseRunner>(CountedCourseRunner::Ports{
+      .loop = ports_.data, .on_gpus = *gpu_runner_, .counters = courses_});
+  mixed_runner_ = std::make_unique<MixedTaskRunner>(ports_.data, *counted_runner_, *bridge_);
   tasks_ = std::make_unique<TaskTable>(
       TaskTable::Options{.worker = worker_, .devices = devices.devices(), .link = link_},
       TaskTable::Ports{.control = ports_.control,
                        .data = ports_.data,
-                       .runner = *course_runner_,
+                       .runner = *mixed_runner_,
                        .storages = devices.storages(),
                        .memory = devices.memory(),
                        .clock = ports_.clock,

@@ -14,6 +14,7 @@
 namespace crossmesh {
 
 class BridgedTaskRunner;
+class CountedCourseRunner;
 class CourseReplayer;
 class CourseTaskRunner;
 class Clock;
@@ -77,10 +78,11 @@ class DataPlane {
   std::unique_ptr<TaskTable> tasks_;
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Executor> executor_;  // holds messages of the transport
-  std::unique_ptr<GpuTaskRunner> gpu_runner_;
-  std::unique_ptr<MixedTaskRunner> mixed_runner_;
-  CourseCounters courses_;  // of the two below
+  CourseCounters courses_;              // of the three below
   std::unique_ptr<CourseTaskRunner> course_runner_;
+  std::unique_ptr<GpuTaskRunner> gpu_runner_;
+  std::unique_ptr<CountedCourseRunner> counted_runner_;
+  std::unique_ptr<MixedTaskRunner> mixed_runner_;
   std::unique_ptr<CourseReplayer> course_replayer_;
   std::unique_ptr<Sampler> sampler_;
 };

@@ -369,11 +369,16 @@ absl::StatusOr<WorkerPart> CutPart(const WorkerPart& part, std::vector<DeviceRan
 absl::StatusOr<WorkerPart> CutByMedium(const WorkerPart& part, Medium medium) {
   const WorkerPart::Spec& whole = part.spec();
   WorkerPart::Spec spec = SettingsOf(whole);
-  spec.devices = whole.devices;
   spec.medium = medium;
   const auto is_served = [&](DeviceRank device) {
     return part.IsOverGpus(device) == (medium == Medium::kGpus);
   };
+  if (part.has_courses()) {
+    std::ranges::copy_if(whole.devices, std::back_inserter(spec.devices), is_served);
+    ASSIGN_OR_RETURN(spec.courses, CutCourses(part, spec.devices));
+    return WorkerPart::Create(std::move(spec));
+  }
+  spec.devices = whole.devices;
   for (const WorkerPart::PartRelay& relay : whole.relays) {
     // All of its receivers are served by one medium.
     if (is_served(whole.hops[relay.first_hop].to)) AddRelay(whole, relay, spec);

@@ -1,9 +1,12 @@
 #include "common/plan/media.h"
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
+#include "common/plan/course.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -37,6 +40,49 @@ absl::Status ProveAlone(bool m2n, bool broadcasts) {
                    m2n ? "NCCL M2N" : "broadcast groups"));
 }
 
+const std::vector<Hop>& HopsOf(const Plan& move) { return move.hops(); }
+const std::vector<WorkerPart::PartHop>& HopsOf(const WorkerPart& move) { return move.spec().hops; }
+
+// `Move` is a plan or a part of one, with a step's.
+template <typename Move>
+absl::Status ProveStep(const Move& whole, const typename Course<Move>::Step& step) {
+  const TensorTable& table = step.move->tensors();
+  const std::vector<DeviceRank>& over_gpus = whole.spec().over_gpus;
+  if (!step.move->spec().over_gpus.empty()) {
+    return absl::InternalError(absl::StrCat("expected devices that the plan's media serve, found ",
+                                            step.move->spec().over_gpus.size(), " of its own"));
+  }
+  if (over_gpus.empty()) return absl::OkStatus();
+  if (step.collective.has_value()) {
+    return absl::InternalError(absl::StrCat("beside host memory: expected relays, found ",
+                                            StepCollectiveName(*step.collective)));
+  }
+  std::vector<bool> is_over_gpus;
+  for (const DeviceId& device : table.devices()) {
+    const std::optional<DeviceRank> rank = whole.tensors().FindDevice(device);
+    is_over_gpus.push_back(rank.has_value() && std::ranges::binary_search(over_gpus, *rank));
+  }
+  for (const auto& hop : HopsOf(*step.move)) {
+    if (is_over_gpus[hop.from] == is_over_gpus[hop.to]) continue;
+    return absl::InternalError(absl::StrCat(
+        "expected hops that stay over GPUs or in host memory, found one from ",
+        ToString(table.devices()[hop.from]), " to ", ToString(table.devices()[hop.to])));
+  }
+  return absl::OkStatus();
+}
+
+template <typename Move>
+absl::Status ProveCourseMedia(const Move& whole) {
+  for (size_t c = 0; c < whole.courses().size(); ++c) {
+    const Course<Move>& course = whole.courses()[c];
+    for (size_t k = 0; k < course.steps.size(); ++k) {
+      RETURN_IF_ERROR(
+          At(absl::StrCat("media of course ", c, ", step ", k), ProveStep(whole, course.steps[k])));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ProveServed(const WorkerPart& part, DeviceRank device) {
   if (part.Serves(device)) return absl::OkStatus();
   return absl::InternalError(
@@ -48,6 +94,7 @@ absl::Status ProveServed(const WorkerPart& part, DeviceRank device) {
 }  // namespace
 
 absl::Status ProveMedia(const Plan& plan) {
+  RETURN_IF_ERROR(ProveCourseMedia(plan));
   const Plan::Spec& spec = plan.spec();
   if (spec.over_gpus.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(ProveAlone(spec.m2n, spec.broadcast_groups.size() > 0));
@@ -59,6 +106,7 @@ absl::Status ProveMedia(const Plan& plan) {
 }
 
 absl::Status ProveMedia(const WorkerPart& part) {
+  RETURN_IF_ERROR(ProveCourseMedia(part));
   const WorkerPart::Spec& spec = part.spec();
   if (spec.over_gpus.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(ProveAlone(spec.m2n, !spec.broadcast_groups.empty()));

@@ -182,6 +182,7 @@ absl::Status ProvePart(const WorkerPart& part, const Slicing& slicing) {
     const std::vector<CourseTables> courses(part.courses().begin(), part.courses().end());
     RETURN_IF_ERROR(ProveReleasing(courses, part.spec().binding, part.spec().shared_storage));
     RETURN_IF_ERROR(ProveCollectives(part));
+    RETURN_IF_ERROR(ProveMedia(part));
     absl::Status status = ProveCourses(part.tensors(), courses, part.spec().devices);
     if (status.ok()) status = ProveSplits(part.tensors(), courses);
     return status.ok() ? status : absl::InternalError(status.message());

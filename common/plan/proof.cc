@@ -273,6 +273,7 @@ absl::Status ProveSteps(const Plan& plan, std::span<const CourseTables> courses,
   }
   RETURN_IF_ERROR(ProveReleasing(courses, plan.binding(), plan.shared_storage()));
   RETURN_IF_ERROR(ProveCollectives(plan));
+  RETURN_IF_ERROR(ProveMedia(plan));
   absl::Status status = ProveCourses(plan.tensors(), courses);
   if (status.ok()) status = ProveSplits(plan.tensors(), courses);
   return status.ok() ? status : absl::InternalError(status.message());

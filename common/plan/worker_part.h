@@ -130,7 +130,8 @@ absl::StatusOr<WorkerPart> CutPart(const WorkerPart& part, std::vector<DeviceRan
 
 // Half of a part of a plan that joins GPUs and host memory: the relays and copies to those of its
 // devices that `medium`, which is not kAny, serves; they keep their numbers, and a channel is all
-// in one half. Of a part that was proven. Cost: linear in the part.
+// in one half. Of courses it is the part of those devices alone, since no step joins the halves. Of
+// a part that was proven. Cost: linear in the part.
 absl::StatusOr<WorkerPart> CutByMedium(const WorkerPart& part, Medium medium);
 
 // What a worker proves of its part before the first byte: the classes are those of the layouts, its

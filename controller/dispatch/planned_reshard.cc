@@ -75,7 +75,8 @@ void PlannedReshard::FindMovingDevices() {
   // others that have the same.
   if (plan_.has_courses() || plan_.spec().m2n) {
     moves.assign(moves.size(), true);
-    moves_over_gpus = moves;
+    moves_over_gpus.assign(moves.size(), over_gpus.empty());
+    for (const DeviceRank device : over_gpus) moves_over_gpus[device] = true;
   }
   for (DeviceRank rank = 0; rank < static_cast<DeviceRank>(moves.size()); ++rank) {
     if (moves[rank]) moving_devices_.push_back(rank);

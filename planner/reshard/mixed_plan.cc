@@ -31,6 +31,17 @@ std::vector<bool> GpusAmong(const TensorTable& tensors, const Topology& topology
   return gpus;
 }
 
+// Bytes that each of these devices copies to itself.
+std::vector<int64_t> CopiedBytes(const std::vector<LocalCopy>& copies, const Slicing& slicing,
+                                 std::span<const DeviceRank> over_gpus, size_t devices) {
+  std::vector<int64_t> copied(devices);
+  for (const LocalCopy& copy : copies) {
+    if (!std::ranges::binary_search(over_gpus, copy.device)) continue;
+    copied[copy.device] += slicing.classes()[copy.slice_class].bytes;
+  }
+  return copied;
+}
+
 // Relays of `more` go after those that are there.
 void Append(Routes more, Routes& routes) {
   const int64_t first_hop = std::ssize(routes.hops);
@@ -48,17 +59,13 @@ class MixedPlanner {
         network_(HostNetworkOf(tensors_, mixed.topology)),
         gpu_network_(GpuNetworkAmong(tensors_, mixed.topology)),
         copies_(CopiesInPlace(*mixed.slicing)),
-        copied_(tensors_.devices().size()) {
-    for (const LocalCopy& copy : copies_) {
-      if (!IsOverGpus(copy.device)) continue;
-      copied_[copy.device] += mixed.slicing->classes()[copy.slice_class].bytes;
-    }
-  }
+        copied_(CopiedBytes(copies_, *mixed.slicing, mixed.over_gpus, tensors_.devices().size())) {}
 
   absl::StatusOr<Plan> Make() {
     const auto is_over_gpus = [this](DeviceRank device) { return IsOverGpus(device); };
-    const Slicing to_gpus =
-        mixed_.slicing->WithOnly([this](DeviceRank device) { return gpus_[device]; }, is_over_gpus);
+    const Slicing to_gpus = mixed_.slicing->WithOnly(
+        [this](DeviceRank device) { return mixed_.is_step ? IsOverGpus(device) : gpus_[device]; },
+        is_over_gpus);
     const HostGroups gpu_groups = GroupByDevices(tensors_, to_gpus);
     ASSIGN_OR_RETURN(GpuRelays over_gpus,
                      RelayBetweenGpus({.tensors = tensors_,
@@ -85,7 +92,7 @@ class MixedPlanner {
                          .relays = std::move(routes.relays),
                          .hops = std::move(routes.hops),
                          .copies = std::move(copies_),
-                         .over_gpus = mixed_.over_gpus,
+                         .over_gpus = mixed_.is_step ? std::vector<DeviceRank>() : mixed_.over_gpus,
                          .chunk_bytes = sizes.chunk_bytes,
                          .periods = sizes.periods,
                          .least_run_ns = LeastNanoseconds(request.nic_share, figures.bound.seconds),
@@ -99,9 +106,11 @@ class MixedPlanner {
     return std::ranges::binary_search(mixed_.over_gpus, device);
   }
 
+  bool MaySendToHosts(DeviceRank device) const { return !mixed_.is_step || !IsOverGpus(device); }
+
   absl::StatusOr<Routes> RouteByHosts() {
     const Slicing to_hosts =
-        mixed_.slicing->WithOnly([](DeviceRank /*device*/) { return true; },
+        mixed_.slicing->WithOnly([this](DeviceRank device) { return MaySendToHosts(device); },
                                  [this](DeviceRank device) { return !IsOverGpus(device); });
     const HostGroups groups = GroupByHosts(tensors_, to_hosts);
     host_chunk_bytes_ = mixed_.request.chunk_bytes > 0 ? mixed_.request.chunk_bytes
@@ -167,7 +176,7 @@ class MixedPlanner {
   const HostNetwork network_;
   const GpuNetwork gpu_network_;
   std::vector<LocalCopy> copies_;
-  std::vector<int64_t> copied_;  // bytes that a device over GPUs copies to itself
+  const std::vector<int64_t> copied_;  // by device over GPUs
   int64_t host_chunk_bytes_ = 0;
   PortLoad host_load_;  // of the half by host memory
 };
@@ -193,6 +202,22 @@ std::vector<DeviceRank> ReceiversOverGpus(const TensorTable& tensors, const Slic
     if (gpus[device] && needs[device] && !lacks[device]) over_gpus.push_back(device);
   }
   return over_gpus;
+}
+
+double SecondsOverGpus(const Plan& plan, std::span<const DeviceRank> over_gpus,
+                       const Topology& topology) {
+  Routes routes;
+  for (const Relay& relay : plan.relays()) {
+    const std::span<const Hop> hops = plan.hops(relay);
+    if (!std::ranges::binary_search(over_gpus, hops.front().to)) continue;
+    Relay& added = routes.relays.emplace_back(relay);
+    added.first_hop = std::ssize(routes.hops);
+    routes.hops.insert(routes.hops.end(), hops.begin(), hops.end());
+  }
+  const std::vector<int64_t> copied =
+      CopiedBytes(plan.spec().copies, plan.slicing(), over_gpus, plan.tensors().devices().size());
+  const StepSizes sizes = {.chunk_bytes = plan.chunk_bytes(), .periods = plan.periods()};
+  return PredictSteps(GpuNetworkAmong(plan.tensors(), topology), routes, copied, sizes).seconds;
 }
 
 absl::StatusOr<Plan> PlanMixed(const MixedRequest& mixed) { return MixedPlanner(mixed).Make(); }

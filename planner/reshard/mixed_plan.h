@@ -6,6 +6,7 @@
 #include "planner/reshard/plan_reshard.h"
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <absl/status/statusor.h>
@@ -24,6 +25,9 @@ struct MixedRequest {
   const Topology& topology;  // what the plan may use of the request's
   const std::shared_ptr<const Slicing>& slicing;
   std::vector<DeviceRank> over_gpus;  // not empty
+  // Of a course: over GPUs and by host memory nothing comes from a device of the other half, and
+  // the plan does not name them, since its course's does.
+  bool is_step = false;
   CancelCheck cancelled = NeverCancelled;
 };
 
@@ -38,5 +42,9 @@ struct MixedRequest {
 //
 // Errors as PlanReshard.
 absl::StatusOr<Plan> PlanMixed(const MixedRequest& mixed);
+
+// What a plan so made is predicted to take for what comes to `over_gpus`, of its whole prediction.
+double SecondsOverGpus(const Plan& plan, std::span<const DeviceRank> over_gpus,
+                       const Topology& topology);
 
 }  // namespace crossmesh

@@ -143,6 +143,16 @@ absl::StatusOr<Plan> MakePlan(const Planning& planning, Routes routes, int64_t f
   return Predict(std::move(plan), topology, problem.cancelled);
 }
 
+std::vector<DeviceRank> RanksOf(const std::vector<DeviceId>& devices, const TensorTable& tensors) {
+  std::vector<DeviceRank> ranks;
+  for (const DeviceId& device : devices) {
+    const std::optional<DeviceRank> rank = tensors.FindDevice(device);
+    if (rank.has_value()) ranks.push_back(*rank);
+  }
+  std::ranges::sort(ranks);
+  return ranks;
+}
+
 // The plan or, where it would end late because of its depth, one that fans out, if that is
 // predicted to end sooner.
 absl::StatusOr<Plan> FlattenIfFaster(const Planning& planning, Plan plan) {
@@ -183,12 +193,15 @@ absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request, CancelCheck canc
   }
   if (request.strategy == Strategy::kM2n) return NotAllGpus(tensors, topology);
   if (request.strategy == Strategy::kRelay) {
-    std::vector<DeviceRank> over_gpus = ReceiversOverGpus(tensors, *slicing, topology);
+    std::vector<DeviceRank> over_gpus = request.over_gpus.has_value()
+                                            ? RanksOf(*request.over_gpus, tensors)
+                                            : ReceiversOverGpus(tensors, *slicing, topology);
     if (!over_gpus.empty()) {
       return PlanMixed({.request = request,
                         .topology = topology,
                         .slicing = slicing,
                         .over_gpus = std::move(over_gpus),
+                        .is_step = request.over_gpus.has_value(),
                         .cancelled = cancelled});
     }
   }

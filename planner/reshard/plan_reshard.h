@@ -9,7 +9,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include <absl/status/statusor.h>
 
@@ -33,6 +35,10 @@ struct ReshardRequest {
   // Between GPUs strategy relay gives way to NCCL M2N where that is predicted to take less time,
   // unless there is a reason not to: this one, in words. Empty: there is none.
   std::string no_m2n = "strategy relay is asked for";
+  // Of a step of a course that joins GPUs and host memory: the GPUs that exchange nothing with
+  // other devices (common/plan/media.h), which the step's plan keeps to. Nothing: the planner
+  // chooses.
+  std::optional<std::vector<DeviceId>> over_gpus = std::nullopt;
   BindingMode binding = BindingMode::kShadow;
   bool shared_storage = false;
   // Of strategy redistribute, for which the proof's limit decides what may lie between steps; 0: no

@@ -8,6 +8,7 @@ namespace crossmesh {
 
 CourseProgress::CourseProgress(Settings settings)
     : settings_(std::move(settings)),
+      has_source_(!settings_.awaits_source),
       states_(settings_.reduces.size() * settings_.instances, State::kWaiting),
       begun_(settings_.reduces.size()),
       fed_(settings_.reduces.size()),
@@ -50,7 +51,7 @@ std::optional<CourseProgress::At> CourseProgress::Feed() {
     while (fed_[step] < begun_[step] && IsMoved({step, fed_[step]})) ++fed_[step];
     const At at{.step = step, .instance = fed_[step]};
     if (at.instance == begun_[step]) continue;
-    if (step > 0 && !IsDone({step - 1, at.instance})) continue;
+    if (step > 0 ? !IsDone({step - 1, at.instance}) : !has_source_) continue;
     ++fed_[step];
     StateOf(at) = State::kFed;
     return at;

@@ -22,6 +22,7 @@ class CourseProgress {
     std::vector<bool> reduces;  // [step]
     int32_t instances = 1;
     int32_t buffers = 1;
+    bool awaits_source = false;  // no first step is fed before OnSource
   };
   struct At {
     int32_t step = 0;
@@ -36,6 +37,8 @@ class CourseProgress {
   std::optional<At> Begin();
   std::optional<At> Feed();
   std::optional<At> Reduce();
+  // The source tiles are filled, of all instances.
+  void OnSource() { has_source_ = true; }
   void OnMoved(At at);
   void OnReduced(At at);
 
@@ -52,6 +55,7 @@ class CourseProgress {
   bool IsDone(At at) const { return StateOf(at) == State::kDone; }
 
   const Settings settings_;
+  bool has_source_;
   std::vector<State> states_;   // [step][instance]
   std::vector<int32_t> begun_;  // [step]: so many instances, in order
   std::vector<int32_t> fed_;

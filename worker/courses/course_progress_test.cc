@@ -25,6 +25,21 @@ TEST(CourseProgress, AStepBeginsWithRoomAndIsFedByTheStepBeforeIt) {
   EXPECT_EQ(progress.Begin(), (At{0, 1}));
 }
 
+TEST(CourseProgress, WhatAwaitsItsSourceBeginsAndIsFedWhenThatIsThere) {
+  CourseProgress progress(
+      {.reduces = {false, false}, .instances = 2, .buffers = 2, .awaits_source = true});
+  EXPECT_EQ(progress.Begin(), (At{0, 0}));
+  EXPECT_EQ(progress.Begin(), (At{0, 1}));
+  EXPECT_EQ(progress.Feed(), std::nullopt);
+  // It had nothing to send itself.
+  progress.OnMoved({0, 0});
+  EXPECT_EQ(progress.Begin(), (At{1, 0}));
+  EXPECT_EQ(progress.Feed(), (At{1, 0}));
+  EXPECT_EQ(progress.Feed(), std::nullopt);
+  progress.OnSource();
+  EXPECT_EQ(progress.Feed(), (At{0, 1}));
+}
+
 TEST(CourseProgress, WithBuffersStepsOfSeveralInstancesOverlap) {
   CourseProgress progress({.reduces = {false, false}, .instances = 4, .buffers = 2});
   EXPECT_EQ(progress.Begin(), (At{0, 0}));

@@ -17,8 +17,10 @@
 namespace crossmesh {
 namespace {
 
-CourseProgress::Settings SettingsOf(const Course<WorkerPart>& course) {
-  CourseProgress::Settings settings{.instances = course.instances, .buffers = course.buffers};
+CourseProgress::Settings SettingsOf(const Course<WorkerPart>& course, const TaskSpec& task) {
+  CourseProgress::Settings settings{.instances = course.instances,
+                                    .buffers = course.buffers,
+                                    .awaits_source = !task.awaited_sources.empty()};
   for (const Course<WorkerPart>::Step& step : course.steps) {
     settings.reduces.push_back(step.reduction.has_value());
   }
@@ -29,7 +31,7 @@ CourseProgress::Settings SettingsOf(const Course<WorkerPart>& course) {
 
 CourseTask::Running::Running(const TaskSpec& task, const Course<WorkerPart>& course,
                              const ArrayMemory& memory)
-    : progress(SettingsOf(course)),
+    : progress(SettingsOf(course, task)),
       places(
           task, course, [&memory](const DeviceId& device) { return memory.of(device); },
           CourseRunner::kHost),
@@ -39,6 +41,7 @@ CourseTask::CourseTask(Ports ports, TaskSpec spec, ArrayMemory memory)
     : ports_(std::move(ports)),
       spec_(std::move(spec)),
       memory_(std::move(memory)),
+      awaited_sources_(spec_.awaited_sources),
       begun_(std::chrono::steady_clock::now()),
       report_{.key = spec_.key},
       tiles_(ports_.release) {
@@ -126,6 +129,12 @@ void CourseTask::Drive() {
         {*at, {running().places.ReducingOf(*at), *course().steps[at->step].reduction}});
     PostReduction();
   }
+}
+
+void CourseTask::SourceHere(DeviceRank device) {
+  if (awaited_sources_.erase(device) == 0 || !awaited_sources_.empty()) return;
+  for (const auto& running : courses_) running->progress.OnSource();
+  Drive();
 }
 
 void CourseTask::PostReduction() {

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include <absl/container/flat_hash_set.h>
 #include <absl/status/status.h>
 #include <absl/strings/string_view.h>
 
@@ -50,6 +51,8 @@ class CourseTask final : public ReplayObserver {
 
   // Once. An error: nothing runs.
   absl::Status Start();
+  // As HostTaskRunner::SourceHere.
+  void SourceHere(DeviceRank device);
   void Cancel(const absl::Status& why);
   void LosePeer(absl::string_view worker, const absl::Status& why);
   int64_t moved_bytes() const { return report_.received_bytes + report_.copied_bytes; }
@@ -101,6 +104,7 @@ class CourseTask final : public ReplayObserver {
   size_t course_ = 0;    // the one that runs
   int32_t steps_ = 0;    // of all courses
   int32_t started_ = 0;  // of their replays, and not stopped
+  absl::flat_hash_set<DeviceRank> awaited_sources_;
   std::deque<Work> reducing_;
   bool is_reducing_ = false;  // the loop will call
   bool is_stopping_ = false;

@@ -2,7 +2,6 @@
 
 #include "common/base/status_macros.h"
 #include "common/event_loop/event_loop.h"
-#include "worker/courses/counted_course.h"
 #include "worker/courses/course_task.h"
 #include "worker/executor/prepared_part.h"
 
@@ -23,8 +22,6 @@ absl::Status CourseTaskRunner::Start(TaskSpec spec, TaskObserver& observer) {
   if (Find(key) != nullptr) {
     return absl::AlreadyExistsError(absl::StrCat(key.ToString(), " runs here"));
   }
-  ASSIGN_OR_RETURN(const bool is_on_gpus, IsOnGpus(spec));
-  if (is_on_gpus) return StartOnGpus(std::move(spec), observer);
   ASSIGN_OR_RETURN(ArrayMemory memory, ArrayMemory::Create(part, ports_.make_memory));
   auto task = std::make_unique<CourseTask>(
       CourseTask::Ports{
@@ -41,46 +38,6 @@ absl::Status CourseTaskRunner::Start(TaskSpec spec, TaskObserver& observer) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> CourseTaskRunner::IsOnGpus(const TaskSpec& spec) const {
-  const WorkerPart& part = spec.part->part();
-  const DeviceId* gpu = nullptr;
-  const DeviceId* other = nullptr;
-  for (const DeviceRank device : part.spec().devices) {
-    const DeviceId& name = part.tensors().devices()[device];
-    (ports_.is_gpu(name) ? gpu : other) = &name;
-  }
-  if (gpu == nullptr) return false;
-  if (other != nullptr) {
-    return absl::UnimplementedError(
-        absl::StrCat("steps: expected GPUs alone or host memory alone, found GPU ", ToString(*gpu),
-                     " and ", ToString(*other), " in host memory"));
-  }
-  // Some device of another worker is none.
-  if (spec.communicators.empty()) {
-    return absl::UnimplementedError(
-        absl::StrCat("steps: expected GPUs alone or host memory alone, found GPU ", ToString(*gpu),
-                     " and others in host memory"));
-  }
-  return true;
-}
-
-absl::Status CourseTaskRunner::StartOnGpus(TaskSpec spec, TaskObserver& observer) {
-  const TaskKey key = spec.key;
-  if (on_gpus_.contains(key)) {
-    return absl::AlreadyExistsError(absl::StrCat(key.ToString(), " runs here"));
-  }
-  auto counted = std::make_unique<CountedCourse>(
-      CountedCourse::Ports{
-          .counters = ports_.counters,
-          .observer = observer,
-          // Not from inside the task's own call.
-          .over = [this, key] { ports_.loop.Post([this, key] { on_gpus_.erase(key); }); }},
-      spec.part->part());
-  RETURN_IF_ERROR(ports_.others.Start(std::move(spec), *counted));
-  on_gpus_[key] = std::move(counted);
-  return absl::OkStatus();
-}
-
 void CourseTaskRunner::Cancel(const TaskKey& key, absl::Status why) {
   if (CourseTask* const task = Find(key)) return task->Cancel(why);
   ports_.others.Cancel(key, std::move(why));
@@ -94,6 +51,11 @@ void CourseTaskRunner::PeerLost(const TaskKey& key, absl::string_view worker, ab
 std::optional<int64_t> CourseTaskRunner::MovedBytes(const TaskKey& key) const {
   const CourseTask* const task = Find(key);
   return task == nullptr ? ports_.others.MovedBytes(key) : task->moved_bytes();
+}
+
+void CourseTaskRunner::SourceHere(const TaskKey& key, DeviceRank device) {
+  if (CourseTask* const task = Find(key)) return task->SourceHere(device);
+  ports_.others.SourceHere(key, device);
 }
 
 CourseTask* CourseTaskRunner::Find(const TaskKey& key) const {

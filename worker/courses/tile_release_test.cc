@@ -85,7 +85,6 @@ class ArenaTaskRunner final : public TaskRunner, private TaskObserver {
              .counters = counters_,
              .make_memory = [this](const DeviceId& device,
                                    ByteCount bytes) { return count_.Make(device, bytes.value()); },
-             .is_gpu = [](const DeviceId&) { return false; },
              .release =
                  [this](std::span<std::byte> bytes) {
                    // What destinations held before is none of the operation's.

@@ -2,7 +2,7 @@
 
 #include "worker/executor/executor_counters.h"
 #include "worker/executor/executor_options.h"
-#include "worker/executor/task_runner.h"
+#include "worker/executor/host_task_runner.h"
 #include "worker/transport/transport.h"
 
 #include <memory>
@@ -28,7 +28,7 @@ class ReplayRunner;
 //
 // Confined to the loop, apart from construction; destroyed after the loop has stopped and before
 // its transport, whose messages it may hold. Allocates nothing per chunk.
-class Executor : public TaskRunner, public TransportSink {
+class Executor : public HostTaskRunner, public TransportSink {
  public:
   // `loop` must outlive the executor. A transport is made with its sink, so the executor is made
   // first.
@@ -44,9 +44,6 @@ class Executor : public TaskRunner, public TransportSink {
   // As TaskRunner says. The connection stays, and other tasks with it, unless transfers of the task
   // are still open when nothing else is left to do.
   void PeerLost(const TaskKey& key, absl::string_view worker, absl::Status why) override = 0;
-  // The source tiles of an awaited device are filled, and may be read from now on. Does nothing
-  // when the task is not known.
-  virtual void SourceHere(const TaskKey& key, DeviceRank device) = 0;
   virtual const ExecutorCounters& counters() const = 0;
   // Not before Attach.
   virtual ReplayRunner& replays() = 0;

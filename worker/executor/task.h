@@ -68,8 +68,8 @@ struct TaskSpec {
   std::shared_ptr<const PreparedPart> part;
   absl::flat_hash_map<DeviceRank, BoundTiles> sources;       // of this worker's devices
   absl::flat_hash_map<DeviceRank, BoundTiles> destinations;  // of this worker's devices
-  // Devices whose source tiles are filled only while the task runs; Executor::SourceHere tells
-  // when.
+  // Devices whose source tiles are filled only while the task runs; HostTaskRunner::SourceHere
+  // tells when.
   absl::flat_hash_set<DeviceRank> awaited_sources;
   std::vector<TaskPeer> peers;
   absl::flat_hash_map<DeviceRank, int32_t> peer_of_device;  // other workers' devices -> peers index

@@ -1,14 +1,18 @@
 #include "planner/redistribute/planning/collective_choice.h"
 
+#include "common/plan/communicator_splits.h"
 #include "common/plan/course.h"
+#include "common/plan/course_tables.h"
 #include "common/plan/proof.h"
 #include "common/plan/worker_part.h"
 #include "common/testing/status_matchers.h"
+#include "planner/redistribute/planning/course_draft.h"
 #include "planner/redistribute/planning/testing/course_requests.h"
 
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -88,6 +92,33 @@ TEST(CollectiveChoice, ARequestWithAnotherOrderOfSumsIsRefused) {
 }
 
 // A word that is not true, or relays by which hashes would not go, are refused on both sides.
+TEST(CollectiveChoice, MoreSplitsThanACommunicatorKeepsAreRefused) {
+  const Mesh mesh = *ParseMesh("x=2,y=2,z=2 on a.0-7");
+  std::vector<Course<StepTable>> gathers;
+  for (const std::string axes : {"x", "y", "z", "x*y", "y*z", "x*y*z"}) {
+    auto table =
+        TensorTable::Create({.sources = {{mesh, *ParseLayout(absl::StrCat("[", axes, ", -]"))}},
+                             .destinations = {{mesh, *ParseLayout("[-, -]")}},
+                             .groups = {{.shape = *Shape::Create({{16, 4}})}},
+                             .group_of_tensor = {0}});
+    ASSERT_OK(table.status());
+    Course<StepTable>& course = gathers.emplace_back();
+    course.steps = {{.move = std::make_shared<const StepTable>(
+                         StepTable{std::make_shared<const TensorTable>(*std::move(table))}),
+                     .collective = StepCollective::kAllGather}};
+  }
+  const TensorTable& whole = gathers[0].steps[0].move->tensors();
+  const std::vector<CourseTables> courses(gathers.begin(), gathers.end());
+  const std::span<const CourseTables> all = courses;
+  EXPECT_OK(ProveSplits(whole, all.first(4)));
+  const auto refused = StatusIs(absl::StatusCode::kInvalidArgument,
+                                HasSubstr("expected at most 4 splits of the communicator into "
+                                          "groups, found 5"));
+  EXPECT_THAT(ProveSplits(whole, all.first(5)), refused);
+  // All devices in their order have the communicator that there is, and need no split.
+  EXPECT_THAT(ProveSplits(whole, all), refused);
+}
+
 TEST(CollectiveChoice, ACollectiveThatItsStepIsNotIsRefusedOnBothSides) {
   CourseRequest course = RandomCollectiveRequest(1, false);
   ASSERT_OK_AND_ASSIGN(const Plan plan, PlanOf(course));

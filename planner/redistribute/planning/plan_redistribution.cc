@@ -12,6 +12,7 @@
 #include "planner/redistribute/planning/course_figures.h"
 #include "planner/redistribute/planning/lowering.h"
 #include "planner/redistribute/planning/pair_search.h"
+#include "planner/redistribute/planning/separate_gpus.h"
 #include "planner/reshard/broadcast_choice.h"
 
 #include <algorithm>
@@ -54,7 +55,7 @@ class RedistributionPlanner {
   absl::StatusOr<Plan> Make() {
     RETURN_IF_ERROR(CheckReductionOrder(request_.redistribution.reduction_order));
     ASSIGN_OR_RETURN(const PairSearches searches, PairSearches::Create(request_));
-    RETURN_IF_ERROR(CheckDevices());
+    FindGpus();
     if (releases()) RETURN_IF_ERROR(CheckReleasing());
     for (int32_t group = 0; group < std::ssize(tensors_.groups()); ++group) {
       if (tensors_.tensors_in_group(group) == 0) continue;
@@ -74,18 +75,12 @@ class RedistributionPlanner {
   }
 
  private:
-  absl::Status CheckDevices() {
-    const auto is_gpu = [this](const DeviceId& device) {
+  void FindGpus() {
+    const auto gpus = std::ranges::count_if(tensors_.devices(), [this](const DeviceId& device) {
       return request_.topology.FindGpu(device) != nullptr;
-    };
-    const std::vector<DeviceId>& devices = tensors_.devices();
-    const auto gpu = std::ranges::find_if(devices, is_gpu);
-    const auto other = std::ranges::find_if_not(devices, is_gpu);
-    are_gpus_ = gpu != devices.end();
-    if (!are_gpus_ || other == devices.end()) return absl::OkStatus();
-    return absl::UnimplementedError(
-        absl::StrCat("strategy redistribute: expected GPUs alone or host memory alone, found GPU ",
-                     ToString(*gpu), " and ", ToString(*other), " in host memory"));
+    });
+    are_gpus_ = gpus > 0 && gpus == std::ssize(tensors_.devices());
+    is_mixed_ = gpus > 0 && !are_gpus_;
   }
 
   absl::Status CheckReleasing() const {
@@ -123,7 +118,7 @@ class RedistributionPlanner {
 
   // In one move of the whole, slots with summands would count as such with the same values, and
   // nothing could be released before the end.
-  absl::StatusOr<Plan> PlanWithoutCollectives() const {
+  absl::StatusOr<Plan> PlanWithoutCollectives() {
     if (has_partial() || releases()) return PlanCourses();
     const bool is_one_move = std::ranges::all_of(
         routes_, [](const auto& entry) { return entry.second.lowering->step_count() == 1; });
@@ -134,7 +129,7 @@ class RedistributionPlanner {
   // The search prices steps as collectives, but workers route each as a reshard, so one move of all
   // may well be as fast as several steps. What plans are predicted to take decides: where the move
   // takes no longer than the bound, no steps can take less.
-  absl::StatusOr<Plan> PlanTheFaster() const {
+  absl::StatusOr<Plan> PlanTheFaster() {
     absl::StatusOr<Plan> move = MoveAll();
     // More relays than a plan may have.
     if (absl::IsResourceExhausted(move.status())) return PlanCourses();
@@ -158,7 +153,7 @@ class RedistributionPlanner {
   }
 
   // Steps or, where nothing can lie between them, one move; the proof has the last word on that.
-  absl::StatusOr<Plan> PlanWithinMemory() const {
+  absl::StatusOr<Plan> PlanWithinMemory() {
     absl::StatusOr<Plan> steps = PlanCourses();
     return absl::IsResourceExhausted(steps.status()) ? PlanOneMove(WithoutSteps()) : steps;
   }
@@ -212,10 +207,11 @@ class RedistributionPlanner {
   bool releases() const { return request_.redistribution.release_source; }
   bool has_partial() const { return !request_.redistribution.source_partial.empty(); }
   std::vector<const GroupRoute*> Routed() const;
-  absl::StatusOr<std::vector<Course<StepTable>>> DraftWithinLimit() const;
+  absl::StatusOr<std::vector<Course<StepTable>>> DraftWithinLimit(CourseSizes sizes) const;
   template <typename Move>
   int64_t DeviceBytes(const std::vector<Course<Move>>& drafts) const;
-  absl::StatusOr<Plan> PlanCourses() const;
+  absl::StatusOr<Plan> PlanCourses();
+  absl::StatusOr<Plan> PlanCoursesOf(const CourseSizes& sizes) const;
   absl::StatusOr<std::optional<Plan>> PlanCollectives() const;
   absl::StatusOr<Plan> PlanOf(std::vector<Course<Plan>> courses) const;
   absl::StatusOr<Course<Plan>> PlanSteps(const Course<StepTable>& draft) const;
@@ -226,6 +222,8 @@ class RedistributionPlanner {
   const CancelCheck cancelled_;
   std::map<int32_t, GroupRoute> routes_;  // by group
   bool are_gpus_ = false;
+  bool is_mixed_ = false;
+  std::vector<DeviceRank> over_gpus_;  // of courses that join GPUs and host memory
 };
 
 std::vector<const GroupRoute*> RedistributionPlanner::Routed() const {
@@ -234,12 +232,12 @@ std::vector<const GroupRoute*> RedistributionPlanner::Routed() const {
   return routes;
 }
 
-absl::StatusOr<std::vector<Course<StepTable>>> RedistributionPlanner::DraftWithinLimit() const {
+absl::StatusOr<std::vector<Course<StepTable>>> RedistributionPlanner::DraftWithinLimit(
+    CourseSizes sizes) const {
   const std::vector<const GroupRoute*> routes = Routed();
   const auto fits = [&](int64_t bytes) {
     return request_.device_bytes_max == 0 || bytes <= request_.device_bytes_max;
   };
-  CourseSizes sizes = sizes_.value_or(are_gpus_ ? kGpuSizes : CourseSizes());
   if (releases()) sizes.row_elements = sizes.released_row_elements;
   int64_t least = INT64_MAX;
   while (true) {
@@ -283,8 +281,24 @@ int64_t RedistributionPlanner::DeviceBytes(const std::vector<Course<Move>>& draf
   return most;
 }
 
-absl::StatusOr<Plan> RedistributionPlanner::PlanCourses() const {
-  ASSIGN_OR_RETURN(const std::vector<Course<StepTable>> drafts, DraftWithinLimit());
+absl::StatusOr<Plan> RedistributionPlanner::PlanCourses() {
+  if (is_mixed_) {
+    ASSIGN_OR_RETURN(const std::vector<Course<StepTable>> drafts,
+                     DraftCourses(tensors_, Routed(), CourseSizes()));
+    ASSIGN_OR_RETURN(over_gpus_, SeparateGpus(tensors_, drafts, request_.topology));
+  }
+  if (sizes_.has_value() || over_gpus_.empty()) {
+    return PlanCoursesOf(sizes_.value_or(are_gpus_ ? kGpuSizes : CourseSizes()));
+  }
+  // Both halves go through the same instances, as one of them would have these by itself.
+  ASSIGN_OR_RETURN(Plan many, PlanCoursesOf(CourseSizes()));
+  ASSIGN_OR_RETURN(Plan few, PlanCoursesOf(kGpuSizes));
+  return IsLess(many.figures().predicted_seconds, few.figures().predicted_seconds) ? std::move(many)
+                                                                                   : std::move(few);
+}
+
+absl::StatusOr<Plan> RedistributionPlanner::PlanCoursesOf(const CourseSizes& sizes) const {
+  ASSIGN_OR_RETURN(const std::vector<Course<StepTable>> drafts, DraftWithinLimit(sizes));
   std::vector<Course<Plan>> courses;
   for (const Course<StepTable>& draft : drafts) {
     ASSIGN_OR_RETURN(Course<Plan> course, PlanSteps(draft));
@@ -328,12 +342,13 @@ absl::StatusOr<std::optional<Plan>> RedistributionPlanner::PlanCollectives() con
 
 absl::StatusOr<Plan> RedistributionPlanner::PlanOf(std::vector<Course<Plan>> courses) const {
   ASSIGN_OR_RETURN(Slicing slicing, Slicing::Create(tensors_));
-  ASSIGN_OR_RETURN(PlanFigures figures, FiguresOfCourses(request_, slicing, courses));
+  ASSIGN_OR_RETURN(PlanFigures figures, FiguresOfCourses(request_, slicing, courses, over_gpus_));
   figures.search = absl::StrCat(StepCounts(), ReductionOrderText(courses, has_partial()),
                                 CollectivesText(courses));
   return Plan::Create(
       {.tensors = request_.tensors,
        .slicing = std::make_shared<const Slicing>(std::move(slicing)),
+       .over_gpus = over_gpus_,
        .courses = std::make_shared<const std::vector<Course<Plan>>>(std::move(courses)),
        .binding = request_.binding,
        .shared_storage = request_.shared_storage,
@@ -355,7 +370,15 @@ absl::StatusOr<Course<Plan>> RedistributionPlanner::PlanSteps(
                            .no_broadcasts = true,
                            .no_m2n = "it is a step of several"};
     // Between GPUs the planner finds the best size.
-    if (request.chunk_bytes == 0 && !are_gpus_) request.chunk_bytes = kStepChunkBytes;
+    if (request.chunk_bytes == 0 && !are_gpus_ && over_gpus_.empty()) {
+      request.chunk_bytes = kStepChunkBytes;
+    }
+    if (is_mixed_) {
+      request.over_gpus.emplace();
+      for (const DeviceRank gpu : over_gpus_) {
+        request.over_gpus->push_back(tensors_.devices()[gpu]);
+      }
+    }
     ASSIGN_OR_RETURN(Plan plan, PlanReshard(request, cancelled_));
     course.steps.push_back(
         {.move = std::make_shared<const Plan>(std::move(plan)), .reduction = step.reduction});

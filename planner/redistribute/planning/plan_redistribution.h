@@ -19,17 +19,18 @@ namespace crossmesh {
 // nothing is reduced, the plan is that of strategy relay; and where the request limits memory so
 // that nothing can lie between steps. Where the source is to be released there are courses in any
 // case, since it is released instance by instance. Without `sizes` these are what suits the
-// devices. Pure: equal requests give equal plans.
+// devices. Of GPUs and host memory together, those GPUs that exchange nothing with other devices in
+// any step go over a communicator (separate_gpus.h), and all else by way of host memory. Pure:
+// equal requests give equal plans.
 //
 // InvalidArgument, naming the tensor: its layouts are not of axes, its meshes have other devices or
 // another order of them, or axes that do not divide each other; it is converted; what
 // SearchRedistribution finds, and what CheckReduction does; a name that is no reduction's,
 // objective's or method's; a source is to be released under shadow, into its own storage, or for
 // several replicas. ResourceExhausted: sums cannot be made, or the source not be released, within
-// the request's limit of memory, with the least that would do. Unimplemented: some devices are GPUs
-// and others are not, or a source on GPUs is to be released; what the method cannot say. Otherwise
-// as PlanReshard. Cost: that of the search for each pair of layouts and shape, and of PlanReshard
-// for each step.
+// the request's limit of memory, with the least that would do. Unimplemented: a source on GPUs is
+// to be released; what the method cannot say. Otherwise as PlanReshard. Cost: that of the search
+// for each pair of layouts and shape, and of PlanReshard for each step.
 absl::StatusOr<Plan> PlanRedistribution(const ReshardRequest& request,
                                         CancelCheck cancelled = NeverCancelled,
                                         const std::optional<CourseSizes>& sizes = std::nullopt);

@@ -1,7 +1,6 @@
 #include "planner/redistribute/planning/plan_redistribution.h"
 
 #include "common/base/check.h"
-#include "common/mesh/gpu_host.h"
 #include "common/mesh/topology.h"
 #include "common/plan/course.h"
 #include "common/plan/proof.h"
@@ -290,15 +289,6 @@ TEST(PlanRedistribution, AGpuHasArraysOfOneInstanceAndTakesAllStepsOfEach) {
   double once = 0;
   for (const auto& step : of_plan.steps) once += step.move->figures().predicted_seconds;
   EXPECT_DOUBLE_EQ(plan.figures().predicted_seconds, of_plan.instances * once);
-}
-
-TEST(PlanRedistribution, GpusAndHostMemoryTogetherAreRefusedByName) {
-  CourseRequest course = SumsOfAMatrix();
-  std::vector<Host> hosts = GpuHosts("h100x8", {"h0", "h1"})->hosts();
-  std::erase_if(hosts[1].gpus, [](const HostGpu& gpu) { return gpu.device == 1; });
-  ASSERT_OK_AND_ASSIGN(course.request.topology, Topology::Create(std::move(hosts), {}));
-  EXPECT_THAT(PlanOf(course), StatusIs(absl::StatusCode::kUnimplemented,
-                                       HasSubstr("found GPU h0.0 and h1.1 in host memory")));
 }
 
 // Over two hosts of two devices: half of each array crosses between hosts to be summed, and as much

@@ -54,11 +54,10 @@ MeshRunner::Options WithCourseRunners(MeshRunner::Options options, ArrayCount* a
         .others = executor,
         .counters = *counters,
         .make_memory =
-            [arrays](const DeviceId&, ByteCount bytes) {
-              return arrays == nullptr ? Arena::Create("arrays", bytes) : arrays->Make(bytes);
-            },
-        // Keeps them as long as the runner is there.
-        .is_gpu = [counters](const DeviceId&) { return false; },
+            // Keeps the counters as long as the runner is there.
+        [arrays, counters](const DeviceId&, ByteCount bytes) {
+          return arrays == nullptr ? Arena::Create("arrays", bytes) : arrays->Make(bytes);
+        },
         // Tiles of tests are no arenas. What reads them afterwards is to be seen.
         .release =
             [](std::span<std::byte> bytes) {

@@ -22,6 +22,8 @@ struct Uses {
 };
 
 Uses UsesOf(const PreparedPart& part, DeviceRank device) {
+  // Which tiles its steps read and fill, they say; there are arrays between them in any case.
+  if (part.part().has_courses()) return {.reads = true, .writes = true};
   const bool copies =
       std::ranges::find(part.copies(), device, &PreparedPart::Copy::device) != part.copies().end();
   Uses uses = {.reads = copies, .writes = copies};
@@ -33,7 +35,7 @@ Uses UsesOf(const PreparedPart& part, DeviceRank device) {
 
 }  // namespace
 
-// One task of the executor of host memory in which bounce buffers stand for GPUs. Sources are
+// One task in host memory in which bounce buffers stand for GPUs. Sources are
 // loaded while it runs already, so that peers find the task there and send what they have; a
 // destination is stored, and reported, when the executor has it complete. A source that cannot be
 // loaded ends the task; one that cannot be stored is that device's failure. Confined to the loop;
@@ -117,10 +119,10 @@ void BridgedTaskRunner::Task::Begin(absl::AnyInvocable<void()> over) {
 void BridgedTaskRunner::Task::OnLoaded(Bridged& device, const absl::Status& status) {
   device.is_loading = false;
   if (status.ok()) {
-    ports_.executor.SourceHere(key_, device.bridge->device());
+    ports_.on_host.SourceHere(key_, device.bridge->device());
   } else {
     Fail(device, status);
-    ports_.executor.Cancel(key_, failure_);
+    ports_.on_host.Cancel(key_, failure_);
   }
   // The store counts as open before the load no longer does, or the task would end between them.
   if (device.in_bounce_buffer.has_value()) Store(device);
@@ -185,7 +187,7 @@ void BridgedTaskRunner::Task::CancelCopies(const absl::Status& why) {
 
 int64_t BridgedTaskRunner::Task::moved_bytes() const {
   if (report_.has_value()) return report_->received_bytes + report_->copied_bytes;
-  return ports_.executor.MovedBytes(key_).value_or(0);
+  return ports_.on_host.MovedBytes(key_).value_or(0);
 }
 
 BridgedTaskRunner::BridgedTaskRunner(Ports ports, const Options& options)
@@ -199,10 +201,10 @@ absl::Status BridgedTaskRunner::Start(TaskSpec spec, TaskObserver& observer) {
     return absl::AlreadyExistsError(absl::StrCat(key.ToString(), " runs here"));
   }
   ASSIGN_OR_RETURN(std::vector<std::unique_ptr<DeviceBridge>> bridges, BridgeGpus(spec));
-  if (bridges.empty()) return ports_.executor.Start(std::move(spec), observer);
+  if (bridges.empty()) return ports_.on_host.Start(std::move(spec), observer);
   const absl::Duration deadline = spec.deadline;
   auto task = std::make_unique<Task>(key, std::move(bridges), ports_, observer);
-  RETURN_IF_ERROR(ports_.executor.Start(std::move(spec), *task));
+  RETURN_IF_ERROR(ports_.on_host.Start(std::move(spec), *task));
   task->SetDeadline(deadline);
   tasks_[key] = std::move(task);
   // The observer is not called from inside Start.
@@ -233,11 +235,12 @@ absl::StatusOr<std::unique_ptr<DeviceBridge>> BridgedTaskRunner::Bridge(GpuDevic
                                                                         TaskSpec& spec) {
   const Uses uses = UsesOf(*spec.part, device);
   if (!uses.reads && !uses.writes) return nullptr;
-  auto bridge =
-      std::make_unique<DeviceBridge>(gpu, DeviceBridge::Options{.key = spec.key,
-                                                                .device = device,
-                                                                .checksums = spec.checksums,
-                                                                .deadline = spec.deadline});
+  auto bridge = std::make_unique<DeviceBridge>(
+      gpu, DeviceBridge::Options{.key = spec.key,
+                                 .device = device,
+                                 .checksums = spec.checksums,
+                                 .overwrites_sources = spec.part->part().has_courses(),
+                                 .deadline = spec.deadline});
   const auto make_bounce_buffer = [this](ByteCount bytes) { return MakeBounceBuffer(bytes); };
   // The executor says what is missing.
   if (const auto tiles = spec.sources.find(device); uses.reads && tiles != spec.sources.end()) {
@@ -276,12 +279,12 @@ void BridgedTaskRunner::Cancel(const TaskKey& key, absl::Status why) {
   if (const auto found = tasks_.find(key); found != tasks_.end()) {
     found->second->CancelCopies(why);
   }
-  ports_.executor.Cancel(key, std::move(why));
+  ports_.on_host.Cancel(key, std::move(why));
 }
 
 std::optional<int64_t> BridgedTaskRunner::MovedBytes(const TaskKey& key) const {
   const auto found = tasks_.find(key);
-  if (found == tasks_.end()) return ports_.executor.MovedBytes(key);
+  if (found == tasks_.end()) return ports_.on_host.MovedBytes(key);
   return found->second->moved_bytes();
 }
 

@@ -1,8 +1,7 @@
 #pragma once
 
 #include "common/base/byte_count.h"
-#include "worker/executor/executor.h"
-#include "worker/executor/task_runner.h"
+#include "worker/executor/host_task_runner.h"
 
 #include <cstdint>
 #include <functional>
@@ -26,7 +25,8 @@ class GpuDevices;
 
 // Runs parts over the transports of host memory. A GPU of this worker that moves bytes is
 // represented by a bounce buffer in host memory, which belongs to the task. A part without such a
-// GPU goes to the executor as it is.
+// GPU goes to the runner of host memory as it is. So does one with courses (worker/courses), in
+// bounce buffers from end to end, with what lies between steps in host memory too.
 //
 // A bounce buffer is as large as the storage. Source tiles are loaded whole, even if only a part of
 // them is read. Confined to the loop; destroyed when that has stopped.
@@ -36,7 +36,7 @@ class BridgedTaskRunner final : public TaskRunner {
   struct Ports {
     EventLoop& loop;
     GpuDevices& gpus;  // which the loop drives
-    Executor& executor;
+    HostTaskRunner& on_host;
     // Memory of the host, with a descriptor.
     std::function<absl::StatusOr<std::shared_ptr<Arena>>(ByteCount)> make_arena;
   };
@@ -47,16 +47,19 @@ class BridgedTaskRunner final : public TaskRunner {
   BridgedTaskRunner(Ports ports, const Options& options);
   ~BridgedTaskRunner() override;
 
-  // As Executor::Start; ResourceExhausted when bounce buffers would take too much memory;
+  // As that of the other runner; ResourceExhausted when bounce buffers would take too much memory;
   // FailedPrecondition when a tile of a GPU is in lent memory.
   absl::Status Start(TaskSpec spec, TaskObserver& observer) override;
   void Cancel(const TaskKey& key, absl::Status why) override;
-  void Refuse(const TaskKey& key) override { ports_.executor.Refuse(key); }
-  void RaiseEpoch(uint64_t epoch) override { ports_.executor.RaiseEpoch(epoch); }
+  void Refuse(const TaskKey& key) override { ports_.on_host.Refuse(key); }
+  void RaiseEpoch(uint64_t epoch) override { ports_.on_host.RaiseEpoch(epoch); }
   void PeerLost(const TaskKey& key, absl::string_view worker, absl::Status why) override {
-    ports_.executor.PeerLost(key, worker, std::move(why));
+    ports_.on_host.PeerLost(key, worker, std::move(why));
   }
   std::optional<int64_t> MovedBytes(const TaskKey& key) const override;
+
+  // Memory of the host in the place of a GPU's. ResourceExhausted: there would be too much of it.
+  absl::StatusOr<std::shared_ptr<Arena>> MakeBounceBuffer(ByteCount bytes);
 
   int64_t bounce_bytes() const { return *bounce_bytes_; }
 
@@ -68,7 +71,6 @@ class BridgedTaskRunner final : public TaskRunner {
   // Null when it does not.
   absl::StatusOr<std::unique_ptr<DeviceBridge>> Bridge(GpuDevice& gpu, DeviceRank device,
                                                        TaskSpec& spec);
-  absl::StatusOr<std::shared_ptr<Arena>> MakeBounceBuffer(ByteCount bytes);
 
   const Ports ports_;
   const Options options_;

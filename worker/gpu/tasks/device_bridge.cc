@@ -63,7 +63,8 @@ absl::StatusOr<BoundTiles> DeviceBridge::BounceBufferTiles(Side side, const Boun
     const TileRange range = {.offset = found.place.offset, .bytes = bytes};
     if (side == Side::kSource) {
       bounce_buffer->loaded.push_back(range);
-    } else if (tensor >= sources_.tensor.size() || sources_.tensor[tensor] != tile) {
+    } else if (options_.overwrites_sources || tensor >= sources_.tensor.size() ||
+               sources_.tensor[tensor] != tile) {
       bounce_buffer->stored.push_back(range);
     }
   }

@@ -39,6 +39,8 @@ class DeviceBridge {
     TaskKey key;
     DeviceRank device = 0;  // of the plan
     bool checksums = true;
+    // A destination tile that is a source tile gets other bytes, as by sums.
+    bool overwrites_sources = false;
     absl::Duration deadline;  // of the task
   };
 
@@ -51,7 +53,8 @@ class DeviceBridge {
   std::string name() const { return gpu_.name(); }
 
   // Before Load, sources first: where the tiles of a side, which `map` describes, are in bounce
-  // buffers. A destination that is a source as well keeps its bytes, and is not stored.
+  // buffers. A destination that is a source as well keeps its bytes, unless sources are
+  // overwritten, and is not stored.
   // FailedPrecondition when a tile is in lent memory; what `make_bounce_buffer` says.
   absl::StatusOr<BoundTiles> BounceBufferTiles(Side side, const BoundTiles& tiles,
                                                const TileMap& map,

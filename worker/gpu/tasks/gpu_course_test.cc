@@ -8,7 +8,7 @@
 #include "common/testing/send_signal.h"
 #include "common/testing/status_matchers.h"
 #include "planner/redistribute/planning/testing/course_requests.h"
-#include "worker/courses/course_task_runner.h"
+#include "worker/courses/counted_course_runner.h"
 #include "worker/executor/executor.h"
 #include "worker/executor/prepared_part.h"
 #include "worker/gpu/devices/testing/stand_in_gpus.h"
@@ -80,15 +80,8 @@ class GpuCourseTest : public testing::Test {
     ASSERT_OK_AND_ASSIGN(transport_, InProcessTransport::Create(fabric_, *executor_));
     ASSERT_OK(executor_->Attach(*transport_));
     on_gpus_ = std::make_unique<GpuTaskRunner>(gpus_.loop(), gpus_.devices(), *executor_);
-    runner_ = std::make_unique<CourseTaskRunner>(CourseTaskRunner::Ports{
-        .loop = gpus_.loop(),
-        .replays = executor_->replays(),
-        .others = *on_gpus_,
-        .counters = counters_,
-        .make_memory = [](const DeviceId&, ByteCount) -> absl::StatusOr<std::shared_ptr<Arena>> {
-          return absl::InternalError("of the host");
-        },
-        .is_gpu = [this](const DeviceId& device) { return ToString(device) != not_gpu_; }});
+    runner_ = std::make_unique<CountedCourseRunner>(CountedCourseRunner::Ports{
+        .loop = gpus_.loop(), .on_gpus = *on_gpus_, .counters = counters_});
     ASSERT_OK_AND_ASSIGN(auto parts, CutParts(plan_, {plan_.tensors().devices()}));
     ASSERT_OK_AND_ASSIGN(
         part_, PreparedPart::Create(std::make_shared<const WorkerPart>(std::move(parts.front()))));
@@ -143,13 +136,12 @@ class GpuCourseTest : public testing::Test {
 
   const Plan plan_ = PlanOfSums();
   StandInGpus gpus_{{"h0.0", "h1.0", "h2.0"}};
-  std::string not_gpu_;
   InProcessFabric fabric_;
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Executor> executor_;  // has messages of the transport
   std::unique_ptr<GpuTaskRunner> on_gpus_;
   CourseCounters counters_;
-  std::unique_ptr<CourseTaskRunner> runner_;
+  std::unique_ptr<CountedCourseRunner> runner_;
   std::shared_ptr<const PreparedPart> part_;
   std::vector<std::shared_ptr<Arena>> summands_;
   std::vector<std::shared_ptr<Arena>> sums_;
@@ -207,21 +199,6 @@ TEST_F(GpuCourseTest, ACancelEndsItWithItsCause) {
   });
   EXPECT_THAT(reports.task->status,
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("a client wants it so")));
-}
-
-TEST_F(GpuCourseTest, WhatIsNotOnGpusAloneIsRefusedByName) {
-  Open();
-  TaskReports never;
-  TaskSpec spec = SpecOf(0, {});
-  spec.communicators.clear();
-  EXPECT_THAT(runner_->Start(spec, never),
-              StatusIs(absl::StatusCode::kUnimplemented,
-                       HasSubstr("found GPU h2.0 and others in host memory")));
-  not_gpu_ = "h1.0";
-  EXPECT_THAT(runner_->Start(spec, never),
-              StatusIs(absl::StatusCode::kUnimplemented,
-                       HasSubstr("found GPU h2.0 and h1.0 in host memory")));
-  EXPECT_EQ(runner_->counters().array_bytes, 0);
 }
 
 }  // namespace

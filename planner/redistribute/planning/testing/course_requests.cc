@@ -171,6 +171,36 @@ CourseRequest RandomCourseRequest(uint64_t seed, bool partial, const RandomCours
   return made;
 }
 
+void PutOnMixedHosts(ReshardRequest& request) {
+  std::vector<Host> hosts;
+  for (const std::string& name : request.tensors->hosts()) {
+    Host& host =
+        hosts.emplace_back(Host{.name = name, .nics = {{"n", 1'000'000'000, 1'000'000'000, 0, 0}}});
+    if (name < "h4") host.gpus.push_back({0, "n", 2'000'000'000, 2'000'000'000, 4'000'000'000});
+  }
+  request.topology = *Topology::Create(std::move(hosts), {});
+}
+
+CourseRequest RandomMixedRequest(uint64_t seed, bool partial) {
+  std::mt19937_64 random(seed);
+  const auto one_in = [&](uint64_t n) { return random() % n == 0; };
+  const bool has_replicas = !one_in(3);
+  RedistributionRequest drawn = RandomRedistribution(
+      seed, {.devices_max = has_replicas ? 4 : 12, .partial = partial, .uneven = one_in(3)});
+  if (has_replicas) drawn.axes.push_back({.name = "replica", .size = 2});
+  constexpr DataType kTypes[] = {DataType::kF32, DataType::kI32, DataType::kBF16, DataType::kF64};
+  CourseRequest made =
+      RequestOf(drawn, {.devices_of_host = 2,
+                        .tensors = static_cast<int32_t>(1 + random() % 3),
+                        .type = kTypes[random() % (partial ? 2 : std::size(kTypes))]});
+  PutOnMixedHosts(made.request);
+  made.request.redistribution.objective = one_in(2) ? "time" : "bytes";
+  // Else one move of all is often predicted to be as fast.
+  made.request.redistribution.no_relays = !one_in(4);
+  made.sizes = {.array_bytes = one_in(2) ? 64 : int64_t{1} << 30, .row_elements = 1};
+  return made;
+}
+
 CourseRequest RandomCollectiveRequest(uint64_t seed, bool sums, std::optional<DataType> type) {
   std::mt19937_64 random(seed);
   constexpr const char* kMeshes[] = {"x=8", "x=2,y=4", "x=4,y=2", "x=2,y=2,z=2"};
@@ -259,6 +289,23 @@ CourseRequest RandomGroupedRequest(uint64_t seed, bool sums) {
     inputs.reduction = random() % 3 == 0 ? "mean" : "sum";
     inputs.reduction_order = "any";
   }
+  PreferCollectives(made);
+  return made;
+}
+
+CourseRequest TwoLevelSums(bool in_pieces) {
+  const auto mesh = ParseMesh("x=2,y=4 on a.0-3,b.0-3");
+  CHECK_OK(mesh);
+  TensorTable::Spec spec{.sources = {{*mesh, *ParseLayout("[-, -]")}},
+                         .destinations = {{*mesh, *ParseLayout(in_pieces ? "[x*y, -]" : "[-, -]")}},
+                         .groups = {{.shape = *Shape::Create({{24, 40}}), .type = DataType::kF32}}};
+  spec.group_of_tensor = {0, 0};
+  CourseRequest made = RedistributionOf(std::move(spec));
+  RedistributionInputs& inputs = made.request.redistribution;
+  inputs.source_partial = {"x", "y"};
+  inputs.reduction = "sum";
+  inputs.reduction_order = "any";
+  inputs.method = "one_axis";
   PreferCollectives(made);
   return made;
 }

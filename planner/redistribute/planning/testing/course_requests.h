@@ -56,6 +56,18 @@ CourseRequest RandomCollectiveRequest(uint64_t seed, bool sums,
 // some have replicas, and some a tensor on half of the devices beside.
 CourseRequest RandomGroupedRequest(uint64_t seed, bool sums);
 
+// Sums of all of eight GPUs of two hosts, in parts or whole, that are made axis by axis: first of
+// groups on one axis, then, of these sums, on the other one.
+CourseRequest TwoLevelSums(bool in_pieces);
+
+// Each of up to four hosts h0, h1, ... has a GPU, of index 0, and host memory, of index 1; all
+// other devices are host memory.
+void PutOnMixedHosts(ReshardRequest& request);
+
+// As RandomCourseRequest on such hosts. Of most requests GPUs and host memory are replicas of each
+// other, on the last axis, so that all GPUs may go over a communicator.
+CourseRequest RandomMixedRequest(uint64_t seed, bool partial);
+
 // The plan of it.
 absl::StatusOr<Plan> PlanOf(const CourseRequest& request);
 

@@ -13,6 +13,7 @@
 #include "worker/gpu/protocol/testing/gpu_requests_of_tests.h"
 #include "worker/gpu/protocol/testing/run_until.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <fstream>
 #include <future>
@@ -62,8 +63,8 @@ class StandInGpus {
   // Until another process has taken the place of the one of `gpu`, which is lost.
   void AwaitReplacement(const GpuDevice& gpu);
 
-  // A communicator of all GPUs, by device; again after one was lost.
-  absl::StatusOr<CommunicatorKey> MakeCommunicator();
+  // A communicator of all GPUs, by device, or of these; again after one was lost.
+  absl::StatusOr<CommunicatorKey> MakeCommunicator(const std::vector<DeviceId>& only = {});
 
   // Memory for a storage, once it is made.
   absl::StatusOr<std::shared_ptr<Arena>> MakeArena(const std::string& device, int64_t bytes);
@@ -141,10 +142,12 @@ inline void StandInGpus::AwaitReplacement(const GpuDevice& gpu) {
   RunUntil([&] { return gpu.state() == GpuDevice::State::kUp; });
 }
 
-inline absl::StatusOr<CommunicatorKey> StandInGpus::MakeCommunicator() {
+inline absl::StatusOr<CommunicatorKey> StandInGpus::MakeCommunicator(
+    const std::vector<DeviceId>& only) {
   CommunicatorKey key = {.ranks = {}, .purpose = "relay", .epoch = 1};
   std::vector<GpuDevice*> ranks;
   for (const GpuName& name : options.gpus) {
+    if (!only.empty() && std::ranges::find(only, name.device) == only.end()) continue;
     ranks.push_back(devices_->Find(name.device));
     key.ranks.push_back(ranks.back()->rank());
   }

@@ -42,8 +42,11 @@ struct CollectiveStepsCase {
   enum class Of : uint8_t { kAll, kGroups };
 
   CollectiveStepsCase(uint64_t seed, bool is_sum, bool with_checksums = true, Of of = Of::kAll)
-      : request(of == Of::kAll ? RandomCollectiveRequest(seed, is_sum)
-                               : RandomGroupedRequest(seed, is_sum)),
+      : CollectiveStepsCase(of == Of::kAll ? RandomCollectiveRequest(seed, is_sum)
+                                           : RandomGroupedRequest(seed, is_sum),
+                            is_sum, with_checksums) {}
+  CollectiveStepsCase(CourseRequest of, bool is_sum, bool with_checksums)
+      : request(std::move(of)),
         plan(PlanOf(request).value()),
         sums(is_sum),
         checksums(with_checksums) {}

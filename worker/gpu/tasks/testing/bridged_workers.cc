@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include <absl/memory/memory.h>
@@ -22,15 +23,31 @@ constexpr char kGuard = '\xA5';
 
 }  // namespace
 
-BridgedWorkers::BridgedWorkers() {
-  for (Worker& worker : workers_) {
+BridgedWorkers::BridgedWorkers(const std::vector<std::string>& devices) : gpus_(devices) {
+  for (int32_t i = 0; i < std::ssize(workers_); ++i) {
+    Worker& worker = workers_[i];
     worker.executor = Executor::Create(gpus_.loop(), {});
     auto transport = InProcessTransport::Create(fabric_, *worker.executor);
     CHECK_OK(transport);
     worker.transport = *std::move(transport);
     CHECK_OK(worker.executor->Attach(*worker.transport));
     gpus_.loop().AddSource(*worker.transport);
+    worker.runner = std::make_unique<CourseTaskRunner>(
+        CourseTaskRunner::Ports{.loop = gpus_.loop(),
+                                .replays = worker.executor->replays(),
+                                .others = *worker.executor,
+                                .counters = worker.courses,
+                                .make_memory = [this, i](const DeviceId& device, ByteCount bytes) {
+                                  return MakeArrays(i, device, bytes);
+                                }});
   }
+}
+
+absl::StatusOr<std::shared_ptr<Arena>> BridgedWorkers::MakeArrays(int32_t worker,
+                                                                  const DeviceId& device,
+                                                                  ByteCount bytes) {
+  if (worker == 0 && gpus_.devices().Has(device)) return bridge_->MakeBounceBuffer(bytes);
+  return Arena::Create("arrays", bytes);
 }
 
 BridgedWorkers::~BridgedWorkers() {
@@ -43,7 +60,7 @@ absl::Status BridgedWorkers::Open() {
       BridgedTaskRunner::Ports{
           .loop = gpus_.loop(),
           .gpus = gpus_.devices(),
-          .executor = *workers_[0].executor,
+          .on_host = *workers_[0].runner,
           .make_arena = [](ByteCount bytes) { return Arena::Create("bounce_buffer", bytes); }},
       BridgedTaskRunner::Options{.bounce_bytes_max = ByteCount(kBounceBytesMax)});
   return absl::OkStatus();
@@ -51,12 +68,14 @@ absl::Status BridgedWorkers::Open() {
 
 TaskRunner& BridgedWorkers::runner(int32_t worker) {
   if (worker == 0) return *bridge_;
-  return *workers_[worker].executor;
+  return *workers_[worker].runner;
 }
 
 absl::StatusOr<std::unique_ptr<MixedMemory>> MixedMemory::Create(
-    const Plan& plan, std::vector<int32_t> worker_of_device, BridgedWorkers& workers) {
+    const Plan& plan, std::vector<int32_t> worker_of_device, BridgedWorkers& workers,
+    absl::FunctionRef<void(const TileMemory&)> fill) {
   auto memory = absl::WrapUnique(new MixedMemory(plan, std::move(worker_of_device), workers));
+  fill(memory->host_);
   const std::vector<DeviceId>& devices = plan.tensors().devices();
   for (DeviceRank device = 0; device < std::ssize(devices); ++device) {
     if (!workers.gpus().devices().Has(devices[device])) continue;
@@ -150,6 +169,11 @@ absl::Status MixedMemory::Fetch() {
     return absl::DataLossError("memory of a GPU beside tiles was written");
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<const TileMemory*> MixedMemory::InHostMemory() {
+  RETURN_IF_ERROR(Fetch());
+  return &host_;
 }
 
 absl::Status MixedMemory::CheckDestination(DeviceRank device) {

@@ -1,7 +1,11 @@
 #pragma once
 
+#include "common/base/byte_count.h"
 #include "common/base/check.h"
+#include "common/mesh/device.h"
 #include "common/plan/plan.h"
+#include "worker/courses/course_counters.h"
+#include "worker/courses/course_task_runner.h"
 #include "worker/executor/executor.h"
 #include "worker/executor/task.h"
 #include "worker/executor/testing/tile_memory.h"
@@ -21,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include <absl/functional/function_ref.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
@@ -39,13 +44,14 @@ class TaskReports final : public TaskObserver {
   std::optional<TaskReport> task;
 };
 
-// Two workers on one loop that a test runs: the first, "w0", has GPUs of the stand-in as devices
-// a.0 and b.0, and host memory; the second, "w1", host memory alone. Confined to the test's thread.
+// Two workers on one loop that a test runs: the first, "w0", has GPUs of the stand-in, and host
+// memory; the second, "w1", host memory alone. Confined to the test's thread.
 class BridgedWorkers {
  public:
   static constexpr int64_t kBounceBytesMax = int64_t{32} << 20;
 
-  BridgedWorkers();
+  // Of the GPUs.
+  explicit BridgedWorkers(const std::vector<std::string>& devices = {"a.0", "b.0"});
   ~BridgedWorkers();
   BridgedWorkers(const BridgedWorkers&) = delete;
   BridgedWorkers& operator=(const BridgedWorkers&) = delete;
@@ -59,14 +65,20 @@ class BridgedWorkers {
   // Of a worker; that of the first is the bridge.
   TaskRunner& runner(int32_t worker);
   const std::string& address(int32_t worker) const { return workers_[worker].transport->address(); }
+  CourseCounters& courses(int32_t worker) { return workers_[worker].courses; }
 
  private:
   struct Worker {
     std::unique_ptr<Transport> transport;
-    std::unique_ptr<Executor> executor;  // destroyed first
+    std::unique_ptr<Executor> executor;
+    CourseCounters courses;
+    std::unique_ptr<CourseTaskRunner> runner;  // destroyed first
   };
 
-  StandInGpus gpus_{{"a.0", "b.0"}};
+  absl::StatusOr<std::shared_ptr<Arena>> MakeArrays(int32_t worker, const DeviceId& device,
+                                                    ByteCount bytes);
+
+  StandInGpus gpus_;
   InProcessFabric fabric_;
   std::unique_ptr<BridgedTaskRunner> bridge_;  // has memory that executors use
   std::array<Worker, 2> workers_;
@@ -77,10 +89,11 @@ class BridgedWorkers {
 // received in place. Between tiles are guard bytes.
 class MixedMemory {
  public:
-  // `worker_of_device` by rank; GPUs are the first worker's. References must outlive it.
-  static absl::StatusOr<std::unique_ptr<MixedMemory>> Create(const Plan& plan,
-                                                             std::vector<int32_t> worker_of_device,
-                                                             BridgedWorkers& workers);
+  // `worker_of_device` by rank; GPUs are the first worker's. `fill` may write sources that are not
+  // those of TileMemory, in host memory. References must outlive it.
+  static absl::StatusOr<std::unique_ptr<MixedMemory>> Create(
+      const Plan& plan, std::vector<int32_t> worker_of_device, BridgedWorkers& workers,
+      absl::FunctionRef<void(const TileMemory&)> fill = [](const TileMemory&) {});
 
   // What the worker has to do of the plan.
   TaskSpec SpecOf(int32_t worker, const TaskKey& key) const;
@@ -88,6 +101,8 @@ class MixedMemory {
   absl::Status CheckDestination(DeviceRank device);
   // DataLoss when anything that is no destination has changed.
   absl::Status CheckUntouched();
+  // All of it as it is now, in host memory. DataLoss when bytes beside tiles have changed.
+  absl::StatusOr<const TileMemory*> InHostMemory();
 
  private:
   // A tile in memory of a GPU, and its host_tile in host memory.
