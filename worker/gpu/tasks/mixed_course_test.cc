@@ -163,21 +163,27 @@ class MixedCourseTest : public testing::Test {
     const bool over_gpus = !plan_->spec().over_gpus.empty();
     EXPECT_EQ(reports[0].task->gpu_libraries.empty(), !over_gpus);
   }
+  // Of those that take steps, some are in two halves.
   void RunCases(bool partial, int64_t cases, uint64_t seed) {
     cases = RandomCases(cases);
     seed = FromEnvironment("CROSSMESH_SEED", seed);
+    int64_t halved = 0;
     for (int64_t run = 0; run < cases && !HasFailure(); ++seed) {
       SCOPED_TRACE(absl::StrCat("CROSSMESH_SEED=", seed, " CROSSMESH_CASES=1"));
-      RandomSource random(seed);
-      CourseRequest course = RandomMixedRequest(seed, partial);
-      if (course.request.tensors->devices().size() < 2) continue;
+      const CourseRequest course = RandomMixedRequest(seed, partial);
+      const absl::StatusOr<Plan> plan = PlanOf(course);
+      if (absl::IsUnimplemented(plan.status())) continue;  // by the method
+      ASSERT_OK(plan.status());
+      if (!plan->has_courses()) continue;
       ++run;
-      ASSERT_OK_AND_ASSIGN(const Plan plan, PlanOf(course));
-      Use(std::move(course), DealDevices(random, plan, 2));
-      if (!plan_->has_courses()) continue;
-      ++(plan_->spec().over_gpus.empty() ? joined_ : halved_);
+      if (!plan->spec().over_gpus.empty()) ++halved;
+      RandomSource random(seed);
+      Use(course, DealDevices(random, *plan, 2));
       ExpectMoves(seed);
     }
+    if (cases < 20) return;
+    EXPECT_GT(halved, cases / 5);
+    EXPECT_LT(halved, cases);
   }
 
   BridgedWorkers workers_{{"h0.0", "h1.0", "h2.0", "h3.0"}};
@@ -189,24 +195,16 @@ class MixedCourseTest : public testing::Test {
   std::unique_ptr<const Plan> plan_;
   std::vector<int32_t> worker_of_device_;
   std::unique_ptr<MixedMemory> memory_;
-  int64_t joined_ = 0;  // random plans that ran by host memory alone
-  int64_t halved_ = 0;  // in two halves
 };
 
 TEST_F(MixedCourseTest, EveryElementOfRandomRedistributionsArrives) {
   Open();
   RunCases(false, 60, 1);
-  if (RandomCases(60) < 60) return;
-  EXPECT_GT(joined_, 5);
-  EXPECT_GT(halved_, 5);
 }
 
 TEST_F(MixedCourseTest, EverySumIsMade) {
   Open();
   RunCases(true, 60, 100'000);
-  if (RandomCases(60) < 60) return;
-  EXPECT_GT(joined_, 5);
-  EXPECT_GT(halved_, 5);
 }
 
 TEST_F(MixedCourseTest, WhatGpusAloneReduceNeedsNoBounceBuffer) {

@@ -186,7 +186,8 @@ CourseRequest RandomMixedRequest(uint64_t seed, bool partial) {
   const auto one_in = [&](uint64_t n) { return random() % n == 0; };
   const bool has_replicas = !one_in(3);
   RedistributionRequest drawn = RandomRedistribution(
-      seed, {.devices_max = has_replicas ? 4 : 12, .partial = partial, .uneven = one_in(3)});
+      seed,
+      {.devices_max = has_replicas ? 4 : 12, .partial = partial, .uneven = partial && one_in(3)});
   if (has_replicas) drawn.axes.push_back({.name = "replica", .size = 2});
   constexpr DataType kTypes[] = {DataType::kF32, DataType::kI32, DataType::kBF16, DataType::kF64};
   CourseRequest made =
@@ -195,8 +196,10 @@ CourseRequest RandomMixedRequest(uint64_t seed, bool partial) {
                         .type = kTypes[random() % (partial ? 2 : std::size(kTypes))]});
   PutOnMixedHosts(made.request);
   made.request.redistribution.objective = one_in(2) ? "time" : "bytes";
-  // Else one move of all is often predicted to be as fast.
-  made.request.redistribution.no_relays = !one_in(4);
+  // One move of all would often be predicted to be as fast.
+  made.request.redistribution.no_relays = true;
+  // And the search would mostly find one step.
+  if (!partial) made.request.redistribution.method = one_in(2) ? "one_axis" : "normal_form";
   made.sizes = {.array_bytes = one_in(2) ? 64 : int64_t{1} << 30, .row_elements = 1};
   return made;
 }

@@ -64,8 +64,9 @@ CourseRequest TwoLevelSums(bool in_pieces);
 // other devices are host memory.
 void PutOnMixedHosts(ReshardRequest& request);
 
-// As RandomCourseRequest on such hosts. Of most requests GPUs and host memory are replicas of each
-// other, on the last axis, so that all GPUs may go over a communicator.
+// As RandomCourseRequest on such hosts, and without sums by a method of the literature, which may
+// be Unimplemented, but takes more steps. Of most requests GPUs and host memory are replicas of
+// each other, on the last axis, so that all GPUs may go over a communicator.
 CourseRequest RandomMixedRequest(uint64_t seed, bool partial);
 
 // The plan of it.
