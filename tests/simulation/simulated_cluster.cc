@@ -1,6 +1,7 @@
 #include "tests/simulation/simulated_cluster.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
@@ -109,7 +110,12 @@ SimulationResult SimulatedCluster::Run() {
 }
 
 bool SimulatedCluster::RunUntil(absl::Duration end) {
-  while (!history_.violation().has_value() && world_.StepUntil(end)) {
+  try {
+    while (!history_.violation().has_value() && world_.StepUntil(end)) {
+    }
+  } catch (const std::exception& error) {
+    // Of containers: what must be there is not.
+    history_.Violated(absl::StrCat("an exception: ", error.what()));
   }
   return !history_.violation().has_value();
 }
