@@ -41,7 +41,7 @@ absl::Status List(Cli& cli) {
 
 absl::Status Show(Cli& cli, const ContextFlags& flags) {
   ASSIGN_OR_RETURN(const Contexts contexts, Contexts::Read(Contexts::FilePath()));
-  const std::string name = flags.name.empty() ? contexts.current() : flags.name;
+  const std::string& name = flags.name.empty() ? contexts.current() : flags.name;
   if (name.empty()) {
     return absl::NotFoundError("context: expected one in use, found none; see context use");
   }
@@ -102,7 +102,8 @@ void AddContextCommands(Cli& cli, CLI::App& app) {
   for (CLI::App* command : {&use, &set, &remove}) {
     AddOption(*command, "name", flags->name, "Name, [a-z0-9._-]{1,63}").Required();
   }
-  AddOption(set, "address", flags->context.controller, "As --controller takes it").Required();
+  AddOption(set, "address", flags->context.controller, "Its address, e.g. 192.0.2.1:7400")
+      .Required();
   AddFlag(set, "--insecure", flags->context.insecure,
           "Allow an address that other machines can reach");
   for (CLI::App* command : {&list, &show}) cli.AddOutputFlag(*command);

@@ -62,12 +62,14 @@ absl::Status Once(Cli& cli, Client& client, absl::Duration interval) {
   return absl::OkStatus();
 }
 
-absl::Status Live(Client& client, absl::Duration interval) {
+absl::Status Live(Cli& cli, absl::Duration interval) {
   const RealClock clock;
   TopFrame frame;
+  // Signals are to be blocked before a connection has threads.
+  ASSIGN_OR_RETURN(const std::unique_ptr<TerminalScreen> screen, TerminalScreen::Take());
+  ASSIGN_OR_RETURN(Client client, cli.Connect(kPatience));
   ASSIGN_OR_RETURN(ClusterView first, LookAtCluster(client, clock.Monotonic()));
   frame.Update(std::move(first));
-  ASSIGN_OR_RETURN(const std::unique_ptr<TerminalScreen> screen, TerminalScreen::Take());
   absl::Duration next = clock.Monotonic() + interval;
   while (true) {
     RETURN_IF_ERROR(screen->Draw(frame.Lines(screen->size())));
@@ -83,8 +85,9 @@ absl::Status Live(Client& client, absl::Duration interval) {
 
 absl::Status Top(Cli& cli, const TopFlags& flags) {
   ASSIGN_OR_RETURN(const absl::Duration interval, ParseDurationFlag("interval", flags.interval));
+  if (!flags.once && !cli.json()) return Live(cli, interval);
   ASSIGN_OR_RETURN(Client client, cli.Connect(kPatience));
-  return flags.once || cli.json() ? Once(cli, client, interval) : Live(client, interval);
+  return Once(cli, client, interval);
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ void AppendCommands(const CLI::App& app, std::string& page) {
 }  // namespace
 
 std::string ManualPage(const CLI::App& app, int section, absl::string_view version) {
-  const std::string name = app.get_name();
+  const std::string& name = app.get_name();
   std::string page =
       absl::StrCat(".TH ", absl::AsciiStrToUpper(name), " ", section, " \"\" \"", version,
                    "\"\n.SH NAME\n", Escaped(name), " \\- ", Escaped(app.get_description()),
