@@ -1,6 +1,7 @@
 #include "controller/membership/worker_registry.h"
 
 #include "common/base/error_place.h"
+#include "controller/membership/name_guard.h"
 
 #include <algorithm>
 #include <optional>
@@ -41,9 +42,8 @@ absl::Status CheckGpus(const WorkerRecord& record) {
   return absl::OkStatus();
 }
 
-// A process keeps both from its start to its end.
-bool SameProcess(const WorkerRecord& a, const WorkerRecord& b) {
-  return a.incarnation == b.incarnation && a.execution_address == b.execution_address;
+NameGuard::Process ProcessOf(const WorkerRecord& record) {
+  return {record.incarnation, record.execution_address};
 }
 
 bool HasProcess(const WorkerRecord& worker, const RankName& process) {
@@ -78,7 +78,12 @@ absl::string_view WorkerStateName(WorkerState state) {
 }
 
 WorkerRegistry::WorkerRegistry(Options options, const Clock& clock, MembershipListener& listener)
-    : options_(options), clock_(clock), listener_(listener) {}
+    : options_(options),
+      clock_(clock),
+      listener_(listener),
+      names_(std::make_unique<NameGuard>()) {}
+
+WorkerRegistry::~WorkerRegistry() = default;
 
 absl::Status WorkerRegistry::CheckDevicesAreFree(const WorkerRecord& record) const {
   for (const DeviceId& device : record.devices) {
@@ -97,17 +102,21 @@ absl::Status WorkerRegistry::CheckDevicesAreFree(const WorkerRecord& record) con
   return absl::OkStatus();
 }
 
-absl::Status WorkerRegistry::CheckNameIsFree(const WorkerRecord& record) const {
+absl::Status WorkerRegistry::CheckNameIsFree(const WorkerRecord& record) {
   const auto found = workers_.find(record.name);
-  if (found == workers_.end()) return absl::OkStatus();
-  const Member& member = found->second;
-  if (!IsLive(member.record.state) || !member.stream_open) return absl::OkStatus();
-  if (SameProcess(member.record, record)) return absl::OkStatus();
-  return absl::AlreadyExistsError(
-      absl::StrFormat("worker %s: expected a name that no other process has, found it in a session "
-                      "of incarnation %d at %s, which is open; this is incarnation %d at %s",
-                      record.name, member.record.incarnation, member.record.execution_address,
-                      record.incarnation, record.execution_address));
+  std::optional<NameGuard::Process> former;
+  if (found != workers_.end()) {
+    const Member& member = found->second;
+    former = ProcessOf(member.record);
+    if (IsLive(member.record.state) && member.stream_open && *former != ProcessOf(record)) {
+      return absl::AlreadyExistsError(absl::StrFormat(
+          "worker %s: expected a name that no other process has, found it in a session of "
+          "incarnation %d at %s, which is open; this is incarnation %d at %s",
+          record.name, former->incarnation, former->address, record.incarnation,
+          record.execution_address));
+    }
+  }
+  return names_->Admit(record.name, ProcessOf(record), former, clock_.Monotonic());
 }
 
 void WorkerRegistry::Own(const WorkerRecord& record) {
@@ -151,12 +160,12 @@ absl::StatusOr<uint64_t> WorkerRegistry::Register(WorkerRecord record) {
   uint64_t session = 0;
   {
     const MutexLock lock(mutex_);
-    if (absl::Status status = CheckNameIsFree(record); !status.ok()) return status;
     if (absl::Status status = CheckDevicesAreFree(record); !status.ok()) return status;
+    if (absl::Status status = CheckNameIsFree(record); !status.ok()) return status;
     const auto found = workers_.find(record.name);
     if (found != workers_.end()) {
       const WorkerRecord& old = found->second.record;
-      const bool same = SameProcess(old, record);
+      const bool same = ProcessOf(old) == ProcessOf(record);
       record.draining |= same && old.draining;
       if (IsLive(old.state)) {
         // The same process on another stream still has its tasks, and is not lost.
@@ -232,7 +241,10 @@ void WorkerRegistry::SessionEnded(absl::string_view worker, uint64_t session, bo
     }
     lost = Lose(*member);
     // A worker that left on purpose is not listed as lost.
-    if (left) workers_.erase(lost.name);
+    if (left) {
+      names_->Forget(lost.name);
+      workers_.erase(lost.name);
+    }
   }
   TellLost(lost, absl::UnavailableError(left ? "it left" : "its session ended"));
 }
@@ -256,6 +268,21 @@ absl::Status WorkerRegistry::Drain(absl::string_view worker) {
   return absl::OkStatus();
 }
 
+absl::Status WorkerRegistry::Evict(absl::string_view worker) {
+  WorkerRecord lost;
+  {
+    const MutexLock lock(mutex_);
+    const auto found = workers_.find(worker);
+    if (found == workers_.end() || !IsLive(found->second.record.state)) {
+      return NotFound(worker, "a live one");
+    }
+    lost = Lose(found->second);
+    names_->Evicted(lost.name, ProcessOf(lost));
+  }
+  TellLost(lost, absl::UnavailableError("it was evicted"));
+  return absl::OkStatus();
+}
+
 absl::Status WorkerRegistry::Forget(absl::string_view worker) {
   const MutexLock lock(mutex_);
   const auto found = workers_.find(worker);
@@ -265,8 +292,15 @@ absl::Status WorkerRegistry::Forget(absl::string_view worker) {
     return absl::FailedPreconditionError(
         absl::StrCat("worker ", worker, ": expected it LOST, found ", WorkerStateName(state)));
   }
+  names_->Forget(found->first);
   workers_.erase(found);
   return absl::OkStatus();
+}
+
+WorkerRecord WorkerRegistry::Described(const WorkerRecord& record) const {
+  WorkerRecord described = record;
+  described.problem = names_->WhyQuarantined(record.name, clock_.Monotonic()).value_or("");
+  return described;
 }
 
 void WorkerRegistry::Sweep() {
@@ -302,7 +336,7 @@ void WorkerRegistry::Sweep() {
 std::vector<WorkerRecord> WorkerRegistry::List() const {
   const MutexLock lock(mutex_);
   std::vector<WorkerRecord> records;
-  for (const auto& [name, member] : workers_) records.push_back(member.record);
+  for (const auto& [name, member] : workers_) records.push_back(Described(member.record));
   return records;
 }
 
@@ -310,7 +344,7 @@ absl::StatusOr<WorkerRecord> WorkerRegistry::Get(absl::string_view worker) const
   const MutexLock lock(mutex_);
   const auto found = workers_.find(worker);
   if (found == workers_.end()) return NotFound(worker, "one that is known");
-  return found->second.record;
+  return Described(found->second.record);
 }
 
 std::optional<WorkerRegistry::ProcessPlace> WorkerRegistry::FindGpuProcess(

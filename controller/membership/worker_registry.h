@@ -7,6 +7,7 @@
 #include "crossmesh/v1/worker_service.pb.h"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,6 +21,8 @@
 #include <absl/time/time.h>
 
 namespace crossmesh {
+
+class NameGuard;
 
 enum class WorkerState : uint8_t { kReady, kSuspect, kDraining, kLost };
 absl::string_view WorkerStateName(WorkerState state);
@@ -53,6 +56,7 @@ struct WorkerRecord {
   std::vector<std::string> running_operations;  // as of the last heartbeat
   std::vector<v1::InterfaceTraffic> traffic;    // likewise, for people
   absl::Time last_heartbeat;                    // wall clock, for people
+  std::string problem;                          // with its name, for people; empty: none
 };
 
 // Hears of workers that come and are lost. Called without any lock held, on the thread that found
@@ -78,13 +82,15 @@ class WorkerRegistry {
     absl::Duration lost_after = absl::Seconds(10);
   };
   WorkerRegistry(Options options, const Clock& clock, MembershipListener& listener);
+  ~WorkerRegistry();
 
   // A new session. Another one of the same process, which incarnation and address name, takes the
   // old one's place. Another process gets the name when the old one's stream has ended, which is
   // then reported lost first, or when it is lost: whatever the incarnations, since a stranger may
   // name any. InvalidArgument: a bad name, no device, a GPU that is none of the devices or there
   // twice; AlreadyExists: a device or GPU that another live worker owns (both named), or the name
-  // of another process, whose stream is open. Returns the session's number.
+  // of another process, whose stream is open; what NameGuard::Admit says. Returns the session's
+  // number.
   absl::StatusOr<uint64_t> Register(WorkerRecord record);
   struct Heartbeat {
     int64_t memory_bytes = 0;
@@ -104,6 +110,9 @@ class WorkerRegistry {
   // a task.
   void SessionEnded(absl::string_view worker, uint64_t session, bool left);
   absl::Status Drain(absl::string_view worker);  // NotFound
+  // The worker is lost at once, and its process does not get the name again. NotFound: there is no
+  // live one.
+  absl::Status Evict(absl::string_view worker);
   // Takes a lost worker off the list. NotFound; FailedPrecondition: it is not lost.
   absl::Status Forget(absl::string_view worker);
   // Looks for silent workers; call every heartbeat interval or oftener. Between two calls a worker
@@ -141,8 +150,10 @@ class WorkerRegistry {
   };
 
   // May a process of this record have its name?
-  absl::Status CheckNameIsFree(const WorkerRecord& record) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckNameIsFree(const WorkerRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // For people: with what is wrong with its name.
+  WorkerRecord Described(const WorkerRecord& record) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   absl::Status CheckDevicesAreFree(const WorkerRecord& record) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -162,6 +173,7 @@ class WorkerRegistry {
   MembershipListener& listener_;
 
   mutable Mutex mutex_;
+  const std::unique_ptr<NameGuard> names_ ABSL_PT_GUARDED_BY(mutex_);
   absl::btree_map<std::string, Member> workers_ ABSL_GUARDED_BY(mutex_);
   // Devices and GPUs of live workers only.
   absl::flat_hash_map<DeviceId, std::string> owner_ ABSL_GUARDED_BY(mutex_);
