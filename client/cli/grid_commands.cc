@@ -4,13 +4,16 @@
 #include "client/cli/grid_layouts_command.h"
 #include "client/cli/grid_report.h"
 #include "client/cli/grid_tune_command.h"
+#include "client/cli/layer_grids_report.h"
 #include "client/cli/options.h"
 #include "common/base/format.h"
 #include "common/base/status_macros.h"
 #include "common/base/table.h"
+#include "planner/parallelism/programs/layer_grids_price.h"
 #include "planner/parallelism/published/axonn_model.h"
 #include "planner/parallelism/published/published_models.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -96,8 +99,30 @@ absl::StatusOr<std::vector<RankedGrid>> PriceAll(const GridRequest& request,
   return priced;
 }
 
+bool HasLayerGrids(const NamedGridsFlags& flags) {
+  return std::ranges::any_of(flags.grids, NamesLayerGrids);
+}
+
+// Where any has layers with grids of their own, all as those.
+absl::StatusOr<std::vector<LayerGridsPrice>> PriceAllLayers(const GridRequest& request,
+                                                            const NamedGridsFlags& flags,
+                                                            bool over_memory) {
+  std::vector<LayerGridsPrice> priced;
+  for (const std::string& text : flags.grids) {
+    ASSIGN_OR_RETURN(const LayerGrids grids, ParseLayerGrids(text));
+    ASSIGN_OR_RETURN(LayerGridsPrice one, PriceLayerGrids(request.step, grids, over_memory));
+    priced.push_back(std::move(one));
+  }
+  return priced;
+}
+
 absl::Status Explain(Cli& cli, const NamedGridsFlags& flags) {
   ASSIGN_OR_RETURN(const GridRequest request, flags.grid.Read());
+  if (HasLayerGrids(flags)) {
+    ASSIGN_OR_RETURN(const auto prices, PriceAllLayers(request, flags, false));
+    return cli.Answer(LayerGridsDocument(request, prices.front()),
+                      LayerGridsExplanation(request, prices.front()));
+  }
   ASSIGN_OR_RETURN(const std::vector<RankedGrid> grids, PriceAll(request, flags, false));
   return cli.Answer(GridExplanationDocument(request, grids.front()),
                     GridExplanation(request, grids.front()));
@@ -105,12 +130,20 @@ absl::Status Explain(Cli& cli, const NamedGridsFlags& flags) {
 
 absl::Status Compare(Cli& cli, const NamedGridsFlags& flags) {
   ASSIGN_OR_RETURN(const GridRequest request, flags.grid.Read());
+  if (HasLayerGrids(flags)) {
+    ASSIGN_OR_RETURN(const auto prices, PriceAllLayers(request, flags, true));
+    return cli.Answer(LayerGridsDocuments(request, prices), LayerGridsComparisonText(prices));
+  }
   ASSIGN_OR_RETURN(const std::vector<RankedGrid> grids, PriceAll(request, flags, true));
   return cli.Answer(GridComparisonDocument(request, grids), GridComparisonText(grids));
 }
 
 absl::Status Memory(Cli& cli, const NamedGridsFlags& flags) {
   ASSIGN_OR_RETURN(const GridRequest request, flags.grid.Read());
+  if (HasLayerGrids(flags)) {
+    ASSIGN_OR_RETURN(const auto prices, PriceAllLayers(request, flags, true));
+    return cli.Answer(LayerGridsDocuments(request, prices), LayerGridsMemoryText(request, prices));
+  }
   ASSIGN_OR_RETURN(const std::vector<RankedGrid> grids, PriceAll(request, flags, true));
   return cli.Answer(GridMemoryDocument(request, grids), GridMemoryText(request, grids));
 }
@@ -156,7 +189,9 @@ void AddNamedGridsCommand(Cli& cli, CLI::App& group, const NamedGridsCommand& na
       absl::StrCat("  crossmesh grid ", named.name, " ", named.grids,
                    " --model GPT-20B --batch 512 --sequence 2048 ", kNetworkExample, "\n"));
   const auto flags = std::make_shared<NamedGridsFlags>();
-  Option grids = AddOption(command, "grid", flags->grids, "Sizes of axes, e.g. r=4,z=8,data=2");
+  Option grids = AddOption(command, "grid", flags->grids,
+                           "Sizes of axes, e.g. r=4,z=8; other ones of some layers: "
+                           "r=4,z=8+z=32@mlp, +z=32@0-3, +z=32@2.attention");
   grids.Required();
   if (named.count > 0) grids.Expect(named.count);
   flags->grid.AddTo(command);

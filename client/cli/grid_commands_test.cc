@@ -323,5 +323,48 @@ TEST(GridCommandsTest, LayoutsOfGridsArePlannedAsTheyAreShown) {
   }
 }
 
+TEST(GridCommandsTest, LayersHaveGridsOfTheirOwn) {
+  const std::string of = absl::StrCat(kSmallModel, kEightGpus);
+  EXPECT_THAT(
+      GridOutput(absl::StrCat("explain c=2,r=4+z=8@2-3.mlp ", of)),
+      AllOf(HasSubstr("JOINT BEFORE"), HasSubstr("layer2.mlp"), HasSubstr("layer4.attention"),
+            HasSubstr("all_to_all"), HasSubstr("8 attention, 6 mlp, logits")));
+  const nlohmann::json document = GridJson(absl::StrCat("explain c=2,r=4+z=8@2-3.mlp ", of));
+  ASSERT_EQ(document["joints"].size(), 4);
+  double parts = 0;
+  for (const auto& [name, seconds] : document["parts_seconds"].items()) {
+    parts += seconds.get<double>();
+  }
+  EXPECT_NEAR(parts, document["seconds"].get<double>(), 1e-12);
+  double joints = 0;
+  for (const nlohmann::json& joint : document["joints"]) joints += joint["seconds"].get<double>();
+  EXPECT_NEAR(joints, document["parts_seconds"]["joints"].get<double>(), 1e-12);
+  // One grid by itself, and said twice, have one price.
+  const nlohmann::json alone = GridJson(absl::StrCat("compare r=2,z=4 ", of, "--microbatch 8 "));
+  const nlohmann::json beside = GridJson(
+      absl::StrCat("compare r=2,z=4 r=2,z=4+r=2,z=4@mlp c=2,r=4+z=8@mlp ", of, "--microbatch 8 "));
+  ASSERT_EQ(beside["grids"].size(), 3);
+  EXPECT_NEAR(beside["grids"][0]["seconds"].get<double>(),
+              alone["grids"][0]["seconds"].get<double>(), 1e-12);
+  EXPECT_EQ(beside["grids"][0]["seconds"], beside["grids"][1]["seconds"]);
+  EXPECT_THAT(GridOutput(absl::StrCat("compare r=8 r=8+z=8@mlp ", of)), HasSubstr("joints"));
+  EXPECT_THAT(GridOutput(absl::StrCat("memory r=8 r=8+z=8@mlp ", of)),
+              AllOf(HasSubstr("MEMORY OF"), HasSubstr("of the device")));
+}
+
+TEST(GridCommandsTest, GridsOfLayersThatCannotBeAreNamed) {
+  const std::string of = absl::StrCat(kSmallModel, kEightGpus);
+  const auto error = [&of](const std::string& grids) {
+    return GridError(absl::StrCat("explain ", grids, " ", of));
+  };
+  EXPECT_THAT(error("r=8+z=8@mlps"), HasSubstr("found \"z=8@mlps\""));
+  EXPECT_THAT(error("r=8+z=8@8"), HasSubstr("grid z=8@8: expected layers of 0 to 7, or logits"));
+  EXPECT_THAT(error("r=8+z=4@mlp"), HasSubstr("grid z=4@mlp: expected 8 devices"));
+  EXPECT_THAT(error("r=8+pipeline=8@mlp"), HasSubstr("expected a grid of c, r, z and data"));
+  EXPECT_THAT(GridError("explain c=2,r=3+c=3,r=2@mlp --layers 2 --hidden 96 --heads 6 --batch 6 "
+                        "--sequence 8 --gpu-host h100x8 --count 6"),
+              HasSubstr("expected axes that lie inside each other"));
+}
+
 }  // namespace
 }  // namespace crossmesh

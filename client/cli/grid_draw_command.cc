@@ -7,7 +7,6 @@
 #include "client/cli/picture.h"
 #include "client/cli/program_of_grid.h"
 #include "common/base/status_macros.h"
-#include "planner/parallelism/grid_ranking.h"
 
 #include <memory>
 #include <string>
@@ -37,13 +36,11 @@ absl::Status DrawGrids(Cli& cli, const GridDrawFlags& flags) {
   }
   std::vector<DrawnLayers> drawn;
   for (const std::string& text : flags.grids) {
-    ASSIGN_OR_RETURN(const Grid grid, ParseGrid(text));
-    ASSIGN_OR_RETURN(const RankedGrid priced, PriceGrid(request.step, grid, request.limits, true));
     for (const auto& [name, form] : forms) {
-      ASSIGN_OR_RETURN(LayerProgram program,
-                       ProgramOfGrid(request.step, priced.shape, described.devices, form));
+      ASSIGN_OR_RETURN(LayerProgram program, ProgramOfGrid(request, text, described.devices,
+                                                           {form, request.pending_scatters}));
       ASSIGN_OR_RETURN(auto planned, PlanLayers(std::move(program), described.topology));
-      drawn.push_back({.title = absl::StrCat(ToString(grid), name), .planned = std::move(planned)});
+      drawn.push_back({.title = absl::StrCat(text, name), .planned = std::move(planned)});
     }
   }
   RETURN_IF_ERROR(DrawPicture(LayersPicture(drawn), flags.svg));
@@ -59,8 +56,11 @@ void AddGridDrawCommand(Cli& cli, CLI::App& group) {
       "  crossmesh grid draw r=2,z=4 --model config.json --batch 64 --sequence 2048 "
       "--devices a.0,b.0,c.0,d.0,e.0,f.0,g.0,h.0 --topology network.json --without-overlaps\n");
   const auto flags = std::make_shared<GridDrawFlags>();
-  AddOption(command, "grid", flags->grids, "Sizes of axes, e.g. r=4,z=8,data=2").Required();
+  AddOption(command, "grid", flags->grids,
+            "Sizes of axes, e.g. r=4,z=8; with others of some layers, r=4,z=8+z=32@mlp")
+      .Required();
   flags->grid.AddTo(command);
+  flags->grid.AddProgramTo(command);
   AddFlag(command, "--without-overlaps", flags->without_overlaps,
           "Draws each also as it is when nothing overlaps");
   AddOption(command, "--svg", flags->svg, "File: .svg, .png or .pdf").ShowDefault();

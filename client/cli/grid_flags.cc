@@ -132,6 +132,12 @@ void GridFlags::AddLimitsTo(CLI::App& command) {
   AddOption(command, "--most", most_, "Largest sizes of axes, e.g. r=8,pipeline=4").SplitAt(',');
 }
 
+void GridFlags::AddProgramTo(CLI::App& command) {
+  AddOption(command, "--pending-scatters", pending_scatters_,
+            "Gradients of a matrix whose scatters may be under way at once")
+      .ShowDefault();
+}
+
 absl::StatusOr<Transformer> GridFlags::ReadModel() const {
   if (model_.empty()) {
     if (layers_ == 0 || hidden_ == 0 || heads_ == 0) {
@@ -304,6 +310,10 @@ absl::StatusOr<GridRequest> GridFlags::Read() const {
 }
 
 absl::StatusOr<GridRequest> GridFlags::ReadWith(Network network) const {
+  if (pending_scatters_ < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--pending-scatters: expected at least 1, found ", pending_scatters_));
+  }
   ASSIGN_OR_RETURN(Transformer model, ReadModel());
   ASSIGN_OR_RETURN(const Training training, ReadTraining());
   ASSIGN_OR_RETURN(DeviceProfile device, ReadDevice());
@@ -316,7 +326,7 @@ absl::StatusOr<GridRequest> GridFlags::ReadWith(Network network) const {
   ASSIGN_OR_RETURN(GridLimits limits, ReadLimits());
   ASSIGN_OR_RETURN(StepModel step, StepModel::Create(std::move(model), training, std::move(device),
                                                      std::move(network.rates)));
-  return GridRequest{std::move(step), limits, std::move(network.text)};
+  return GridRequest{std::move(step), limits, std::move(network.text), pending_scatters_};
 }
 
 }  // namespace crossmesh

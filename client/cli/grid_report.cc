@@ -26,29 +26,6 @@ double SumOf(const PerAxis<double>& values) {
   return sum;
 }
 
-// "r 12.0 ms, z 3.4 ms": axes of which something shows.
-std::string ExposedByAxis(const StepPrice& price) {
-  std::vector<std::string> parts;
-  for (const GridAxis axis : kGridAxes) {
-    const double seconds = price.exposed_seconds[axis];
-    if (seconds > 0) parts.push_back(absl::StrCat(GridAxisName(axis), " ", FormatSeconds(seconds)));
-  }
-  return parts.empty() ? "-" : absl::StrJoin(parts, ", ");
-}
-
-// The parts of a step that add up to it.
-struct StepPart {
-  absl::string_view name;
-  double (*seconds)(const StepPrice& price);
-};
-constexpr StepPart kStepParts[] = {
-    {"compute", [](const StepPrice& p) { return p.compute_seconds; }},
-    {"slowed by overlap", [](const StepPrice& p) { return p.slowdown_seconds; }},
-    {"exposed", [](const StepPrice& p) { return p.exposed(); }},
-    {"bubble", [](const StepPrice& p) { return p.bubble_seconds; }},
-    {"logits", [](const StepPrice& p) { return p.logits_seconds; }},
-    {"optimizer", [](const StepPrice& p) { return p.optimizer_seconds; }}};
-
 std::string GridsTable(const GridRanking& ranking, int64_t top) {
   TextTable table({"GRID", "MICROBATCH>", "STEP>", "COMPUTE>", "BUBBLE>", "EXPOSED>", "HIDDEN>",
                    "SENT>", "MEMORY>", "EXPOSED BY AXIS"});
@@ -194,6 +171,15 @@ void AddRow(absl::string_view name, std::span<const RankedGrid> grids, const Tex
 }
 
 }  // namespace
+
+std::string ExposedByAxis(const StepPrice& price) {
+  std::vector<std::string> parts;
+  for (const GridAxis axis : kGridAxes) {
+    const double seconds = price.exposed_seconds[axis];
+    if (seconds > 0) parts.push_back(absl::StrCat(GridAxisName(axis), " ", FormatSeconds(seconds)));
+  }
+  return parts.empty() ? "-" : absl::StrJoin(parts, ", ");
+}
 
 std::string GridRankingText(const GridRequest& request, const GridRanking& ranking,
                             const GridRankingView& view) {

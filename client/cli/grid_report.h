@@ -7,9 +7,26 @@
 #include <string>
 #include <vector>
 
+#include <absl/strings/string_view.h>
 #include <nlohmann/json_fwd.hpp>
 
 namespace crossmesh {
+
+// The parts of a step that add up to it.
+struct StepPart {
+  absl::string_view name;
+  double (*seconds)(const StepPrice& price);
+};
+inline constexpr StepPart kStepParts[] = {
+    {"compute", [](const StepPrice& p) { return p.compute_seconds; }},
+    {"slowed by overlap", [](const StepPrice& p) { return p.slowdown_seconds; }},
+    {"exposed", [](const StepPrice& p) { return p.exposed(); }},
+    {"bubble", [](const StepPrice& p) { return p.bubble_seconds; }},
+    {"logits", [](const StepPrice& p) { return p.logits_seconds; }},
+    {"optimizer", [](const StepPrice& p) { return p.optimizer_seconds; }}};
+
+// "r 12.0 ms, z 3.4 ms": axes of which something shows.
+std::string ExposedByAxis(const StepPrice& price);
 
 // How much of a ranking is shown.
 struct GridRankingView {

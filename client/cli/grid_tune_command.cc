@@ -2,6 +2,7 @@
 
 #include "client/cli/cli.h"
 #include "client/cli/grid_flags.h"
+#include "client/cli/layer_grids_report.h"
 #include "client/cli/options.h"
 #include "client/cli/program_of_grid.h"
 #include "client/cli/progress.h"
@@ -44,14 +45,42 @@ struct GridTuneFlags {
 
 // A grid that was rehearsed.
 struct RehearsedGrid {
-  RankedGrid ranked;
+  // One of all layers, or those of layers with grids of their own.
+  std::optional<RankedGrid> ranked = std::nullopt;
+  std::optional<LayerGridsPrice> of_layers = std::nullopt;
   int64_t rank = 0;  // by the cost model, from 1
   double predicted = 0;
   double measured = 0;
   double exposed = 0;  // as predicted
   std::string run;     // its id
   absl::Status outcome;
+
+  std::string name() const {
+    return ranked.has_value() ? ToString(ranked->shape.grid) : ToString(of_layers->grids);
+  }
+  double modelled() const { return ranked.has_value() ? ranked->seconds : of_layers->seconds(); }
+  int64_t microbatches() const {
+    return ranked.has_value() ? ranked->shape.microbatches : of_layers->shapes.front().microbatches;
+  }
+  std::vector<Grid> all_grids() const {
+    return ranked.has_value() ? std::vector<Grid>{ranked->shape.grid} : of_layers->parts.grids;
+  }
 };
+
+// Of layers with grids of their own, each after those of the ranking that take no longer.
+absl::Status ChooseOfLayers(const GridRequest& request, const GridTuneFlags& flags,
+                            const GridRanking& ranking, std::vector<RehearsedGrid>& chosen) {
+  for (const std::string& text : flags.grids) {
+    if (!NamesLayerGrids(text)) continue;
+    ASSIGN_OR_RETURN(const LayerGrids grids, ParseLayerGrids(text));
+    ASSIGN_OR_RETURN(LayerGridsPrice price, PriceLayerGrids(request.step, grids));
+    const int64_t before = std::ranges::count_if(
+        ranking.feasible,
+        [&price](const RankedGrid& other) { return other.seconds <= price.seconds(); });
+    chosen.push_back({.of_layers = std::move(price), .rank = before + 1});
+  }
+  return absl::OkStatus();
+}
 
 // The best grids, or those that were named.
 absl::StatusOr<std::vector<RehearsedGrid>> Choose(const GridRequest& request,
@@ -71,8 +100,10 @@ absl::StatusOr<std::vector<RehearsedGrid>> Choose(const GridRequest& request,
             : std::ranges::find(flags.grids, ToString(ranked.shape.grid)) != flags.grids.end();
     if (is_chosen) chosen.push_back({.ranked = ranked, .rank = place + 1});
   }
+  RETURN_IF_ERROR(ChooseOfLayers(request, flags, ranking, chosen));
   if (flags.grids.empty() || chosen.size() == flags.grids.size()) return chosen;
   for (const std::string& text : flags.grids) {
+    if (NamesLayerGrids(text)) continue;
     ASSIGN_OR_RETURN(const Grid grid, ParseGrid(text));
     RETURN_IF_ERROR(PriceGrid(request.step, grid, limits).status());
   }
@@ -86,13 +117,18 @@ struct Rehearsal {
   Client& client;
   const std::vector<DeviceId>& devices;
   const v1::Topology& topology;
+  int32_t pending_scatters;
   TuneFindings& findings;
 };
 
 absl::Status Rehearse(const Rehearsal& on, const StepModel& step, const GridTuneFlags& flags,
                       RehearsedGrid& grid) {
+  const ProgramForm form{.overlaps = step.training().overlaps,
+                         .pending_scatters = on.pending_scatters};
   ASSIGN_OR_RETURN(const LayerProgram program,
-                   ProgramOfGrid(step, grid.ranked.shape, on.devices, step.training().overlaps));
+                   grid.ranked.has_value()
+                       ? ProgramOfGrid(step, grid.ranked->shape, on.devices, form)
+                       : ProgramOfGrid(step, *grid.of_layers, on.devices, form));
   v1::StartPipelineRequest request;
   *request.mutable_inline_layers() = ToProto(program);
   request.mutable_inline_layers()->set_name("grid");
@@ -106,7 +142,8 @@ absl::Status Rehearse(const Rehearsal& on, const StepModel& step, const GridTune
                    on.client.StartPipeline(request, [](const v1::PipelineRun&) {}));
   grid.run = run.id();
   RETURN_IF_ERROR(OutcomeOf(run));
-  on.findings.Add(grid.ranked.shape, program, run.measurement());
+  // Axes of several grids are not told apart by what moves.
+  if (grid.ranked.has_value()) on.findings.Add(grid.ranked->shape, program, run.measurement());
   grid.predicted = run.plan().predicted_seconds();
   grid.measured = run.median_seconds();
   for (const v1::LayerRunSummary::Transfer& transfer : run.plan().layers().transfers()) {
@@ -129,12 +166,14 @@ const RehearsedGrid* BestOf(const std::vector<RehearsedGrid>& grids) {
 }
 
 // Of the rates of its axes, each once, in their order.
-std::vector<std::string> SourcesOf(const GridRequest& request, const Grid& grid) {
+std::vector<std::string> SourcesOf(const GridRequest& request, const RehearsedGrid& rehearsed) {
   std::vector<std::string> sources;
-  for (const GridAxis axis : request.step.training().order) {
-    if (grid[axis] == 1) continue;
-    std::string source(RateSourceName(request.step.RateOf(grid, axis).source()));
-    if (std::ranges::find(sources, source) == sources.end()) sources.push_back(std::move(source));
+  for (const Grid& grid : rehearsed.all_grids()) {
+    for (const GridAxis axis : request.step.training().order) {
+      if (grid[axis] == 1) continue;
+      std::string source(RateSourceName(request.step.RateOf(grid, axis).source()));
+      if (std::ranges::find(sources, source) == sources.end()) sources.push_back(std::move(source));
+    }
   }
   return sources;
 }
@@ -145,20 +184,19 @@ std::string TuneText(const GridRequest& request, const std::vector<RehearsedGrid
                    "MEASURED>", "RATIO>"});
   std::string failures;
   for (const RehearsedGrid& grid : grids) {
-    const std::string name = ToString(grid.ranked.shape.grid);
+    const std::string name = grid.name();
     const bool ok = grid.outcome.ok();
-    table.AddRow({name, absl::StrCat(grid.ranked.shape.microbatches),
-                  absl::StrJoin(SourcesOf(request, grid.ranked.shape.grid), ", "),
-                  FormatSeconds(grid.ranked.seconds), ok ? FormatSeconds(grid.predicted) : "-",
-                  ok ? FormatSeconds(grid.exposed) : "-", ok ? FormatSeconds(grid.measured) : "-",
-                  ok ? RatioOf(grid) : "-"});
+    table.AddRow({name, absl::StrCat(grid.microbatches()),
+                  absl::StrJoin(SourcesOf(request, grid), ", "), FormatSeconds(grid.modelled()),
+                  ok ? FormatSeconds(grid.predicted) : "-", ok ? FormatSeconds(grid.exposed) : "-",
+                  ok ? FormatSeconds(grid.measured) : "-", ok ? RatioOf(grid) : "-"});
     if (!ok) absl::StrAppend(&failures, name, ": ", grid.outcome.message(), "\n");
   }
   std::string text = absl::StrCat(table.ToString(), "\nnetwork: ", request.network, "\n", failures);
   const RehearsedGrid* const best = BestOf(grids);
   if (best == nullptr) return text;
-  return absl::StrCat(text, "\n", findings.Text(), "\nbest: ", ToString(best->ranked.shape.grid),
-                      ", ", FormatSeconds(best->measured), " measured, number ", best->rank,
+  return absl::StrCat(text, "\n", findings.Text(), "\nbest: ", best->name(), ", ",
+                      FormatSeconds(best->measured), " measured, number ", best->rank,
                       " by the cost model\n");
 }
 
@@ -169,11 +207,11 @@ nlohmann::json TuneDocument(const GridRequest& request, const std::vector<Rehear
                              {"findings", findings.Document()}};
   for (const RehearsedGrid& grid : grids) {
     nlohmann::json& of = document["grids"].emplace_back();
-    of = {{"grid", ToString(grid.ranked.shape.grid)},
+    of = {{"grid", grid.name()},
           {"rank", grid.rank},
-          {"microbatches", grid.ranked.shape.microbatches},
-          {"rate_sources", SourcesOf(request, grid.ranked.shape.grid)},
-          {"cost_model_seconds", grid.ranked.seconds},
+          {"microbatches", grid.microbatches()},
+          {"rate_sources", SourcesOf(request, grid)},
+          {"cost_model_seconds", grid.modelled()},
           {"run", grid.run}};
     if (!grid.outcome.ok()) {
       of["error"] = std::string(grid.outcome.message());
@@ -184,7 +222,7 @@ nlohmann::json TuneDocument(const GridRequest& request, const std::vector<Rehear
     of["measured_seconds"] = grid.measured;
   }
   if (const RehearsedGrid* const best = BestOf(grids)) {
-    document["best"] = ToString(best->ranked.shape.grid);
+    document["best"] = best->name();
   }
   return document;
 }
@@ -210,10 +248,11 @@ absl::Status Tune(Cli& cli, const GridTuneFlags& flags) {
   TuneFindings findings(request.step);
   absl::Status failed;
   for (size_t place = 0; place < grids.size(); ++place) {
-    const std::string name = ToString(grids[place].ranked.shape.grid);
+    const std::string name = grids[place].name();
     progress.Update(static_cast<int64_t>(place), name);
-    grids[place].outcome = Rehearse({client, devices, network.topology(), findings}, request.step,
-                                    flags, grids[place]);
+    grids[place].outcome =
+        Rehearse({client, devices, network.topology(), request.pending_scatters, findings},
+                 request.step, flags, grids[place]);
     failed.Update(At(name, grids[place].outcome));
   }
   progress.Finish(absl::StrCat("tune: ", grids.size(), " grids tried"));
@@ -234,10 +273,13 @@ void AddGridTuneCommand(Cli& cli, CLI::App& group) {
       "  crossmesh grid tune z=8 r=2,z=4 --devices a.0-3,b.0-3 --model config.json --batch 64 "
       "--sequence 512\n");
   const auto flags = std::make_shared<GridTuneFlags>();
-  AddOption(command, "grid", flags->grids, "These grids, e.g. r=4,z=2, instead of the best");
+  AddOption(command, "grid", flags->grids,
+            "These grids, e.g. r=4,z=2, or with others of some layers, r=4,z=2+z=8@mlp, instead of "
+            "the best");
   cli.AddControllerFlags(command);
   flags->grid.AddTo(command);
   flags->grid.AddLimitsTo(command);
+  flags->grid.AddProgramTo(command);
   AddOption(command, "--top", flags->top, "So many of the best grids").ShowDefault();
   AddOption(command, "--iterations", flags->iterations, "Of each grid").ShowDefault();
   AddFlag(command, "--with-pipeline", flags->with_pipeline, "Grids with stages as well");

@@ -1,8 +1,13 @@
 #include "client/cli/program_of_grid.h"
 
 #include "common/base/status_macros.h"
+#include "planner/parallelism/grid_ranking.h"
 #include "planner/parallelism/programs/grid_program.h"
 #include "planner/pipeline/schedules/window_order.h"
+#include "planner/pipeline/schedules/zero_bubble.h"
+
+#include <memory>
+#include <utility>
 
 #include <absl/strings/str_cat.h>
 
@@ -20,26 +25,61 @@ absl::StatusOr<Schedule> ScheduleOf(const Training& training, const GridShape& s
       return MakeOneForwardOneBackward(stages, microbatches);
     case GridSchedule::kEager:
       return MakeEagerOneForwardOneBackward(stages, microbatches);
-    default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("--schedule: expected gpipe, 1f1b or eager_1f1b, found ",
-                       GridScheduleName(training.schedule)));
+    case GridSchedule::kZbH1:
+      return MakeZeroBubbleH1(stages, microbatches);
+    case GridSchedule::kInterleaved:
+      break;
   }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--schedule: expected gpipe, 1f1b, eager_1f1b or zb_h1, found ",
+                   GridScheduleName(training.schedule)));
 }
 
 }  // namespace
 
 absl::StatusOr<LayerProgram> ProgramOfGrid(const StepModel& step, const GridShape& shape,
                                            std::span<const DeviceId> devices,
-                                           const Overlaps& overlaps) {
+                                           const ProgramForm& form) {
   GridProgramRequest request{.model = step.model(),
                              .training = step.training(),
                              .microbatches = static_cast<int32_t>(shape.microbatches),
                              .device = step.device()};
-  request.training.overlaps = overlaps;
+  request.training.overlaps = form.overlaps;
+  request.pending_scatters = form.pending_scatters;
   ASSIGN_OR_RETURN(request.stages, StagesOfGrid(shape.grid, devices, step.model().layers));
   ASSIGN_OR_RETURN(request.schedule, ScheduleOf(step.training(), shape));
   return MakeGridProgram(request);
+}
+
+absl::StatusOr<LayerProgram> ProgramOfGrid(const StepModel& step, const LayerGridsPrice& price,
+                                           std::span<const DeviceId> devices,
+                                           const ProgramForm& form) {
+  GridProgramRequest request{
+      .model = step.model(),
+      .training = step.training(),
+      .microbatches = static_cast<int32_t>(price.shapes.front().microbatches),
+      .device = step.device()};
+  request.training.overlaps = form.overlaps;
+  request.pending_scatters = form.pending_scatters;
+  ASSIGN_OR_RETURN(Mesh mesh, MeshOfGrids(price.parts.grids, devices));
+  request.stages.push_back({.grid = price.grids.grid,
+                            .mesh = std::make_shared<const Mesh>(std::move(mesh)),
+                            .layers = step.model().layers,
+                            .others = price.grids.others});
+  return MakeGridProgram(request);
+}
+
+absl::StatusOr<LayerProgram> ProgramOfGrid(const GridRequest& request, absl::string_view grid,
+                                           std::span<const DeviceId> devices,
+                                           const ProgramForm& form) {
+  if (NamesLayerGrids(grid)) {
+    ASSIGN_OR_RETURN(const LayerGrids grids, ParseLayerGrids(grid));
+    ASSIGN_OR_RETURN(const LayerGridsPrice price, PriceLayerGrids(request.step, grids, true));
+    return ProgramOfGrid(request.step, price, devices, form);
+  }
+  ASSIGN_OR_RETURN(const Grid one, ParseGrid(grid));
+  ASSIGN_OR_RETURN(const RankedGrid priced, PriceGrid(request.step, one, request.limits, true));
+  return ProgramOfGrid(request.step, priced.shape, devices, form);
 }
 
 }  // namespace crossmesh

@@ -27,12 +27,13 @@ DeviceParameters::DeviceParameters(const DeviceRole& role, const Tensors& whole)
 }
 
 int64_t DeviceParameters::BlockElements(const MatrixUse& use) const {
-  return stored(use.key).size() * role_.grid.z();
+  return stored(use.key).size() * role_.OnPart(use.part).grid.z();
 }
 
 absl::StatusOr<Matrix> DeviceParameters::Block(const MatrixUse& use) const {
   const Matrix* elements = &stored(use.key);
-  if (role_.grid.z() > 1) {
+  const Grid& grid = role_.OnPart(use.part).grid;
+  if (grid.z() > 1) {
     const auto found = gathered_.find(use.key);
     if (found == gathered_.end()) {
       return absl::FailedPreconditionError(
@@ -40,8 +41,8 @@ absl::StatusOr<Matrix> DeviceParameters::Block(const MatrixUse& use) const {
     }
     elements = &found->second;
   }
-  return Matrix(Eigen::Map<const Matrix>(elements->data(), use.matrix.k / role_.grid[use.summed],
-                                         use.matrix.n / role_.grid[use.columns]));
+  return Matrix(Eigen::Map<const Matrix>(elements->data(), use.matrix.k / grid[use.summed],
+                                         use.matrix.n / grid[use.columns]));
 }
 
 void DeviceParameters::KeepGathered(const MatrixUse& use, Matrix elements) {
@@ -69,15 +70,15 @@ Matrix DeviceParameters::DiagonalVectors(GridAxis axis) const {
 int64_t DeviceParameters::DiagonalElements(GridAxis axis) const {
   int64_t elements = 0;
   VisitDiagonal(axis, [&](const Parameter& parameter) { elements += parameter.columns; });
-  return elements / role_.grid[axis];
+  return elements / diagonal_grid()[axis];
 }
 
 void DeviceParameters::SpreadVectors(GridAxis axis, const Matrix& all) {
   Eigen::Index next = 0;
-  for (int64_t z = 0; z < role_.grid.z(); ++z) {
+  for (int64_t z = 0; z < diagonal_grid().z(); ++z) {
     VisitDiagonal(axis, [&](const Parameter& parameter) {
-      const Eigen::Index columns = parameter.columns / role_.grid[axis];
-      const Eigen::Index part = columns / role_.grid.z();
+      const Eigen::Index columns = parameter.columns / diagonal_grid()[axis];
+      const Eigen::Index part = columns / diagonal_grid().z();
       Matrix& vector = spread_[parameter.name];
       vector.resize(1, columns);
       vector.middleCols(z * part, part) = all.middleCols(next, part);
@@ -88,10 +89,10 @@ void DeviceParameters::SpreadVectors(GridAxis axis, const Matrix& all) {
 
 Matrix DeviceParameters::DiagonalGradients(GridAxis axis) const {
   Matrix all(1, 0);
-  for (int64_t z = 0; z < role_.grid.z(); ++z) {
+  for (int64_t z = 0; z < diagonal_grid().z(); ++z) {
     VisitDiagonal(axis, [&](const Parameter& parameter) {
       const Matrix& one = gradient(parameter.name);
-      const Eigen::Index part = one.size() / role_.grid.z();
+      const Eigen::Index part = one.size() / diagonal_grid().z();
       Append(one.middleCols(z * part, part), all);
     });
   }
@@ -111,23 +112,24 @@ void DeviceParameters::AddGradient(absl::string_view name, const Matrix& gradien
   gradients_.find(name)->second += gradient;
 }
 
-bool DeviceParameters::IsSummedAsItLies(const Parameter& parameter, GridAxis axis) const {
-  return !parameter.is_matrix && !IsOnDiagonal(role_, parameter) && parameter.column_axis == axis;
+bool DeviceParameters::IsSummedAsItLies(const Parameter& parameter, const VectorGroup& of) const {
+  return !parameter.is_matrix && !IsOnDiagonal(role_, parameter) &&
+         parameter.column_axis == of.axis && role_.GridOf(parameter.part) == of.grid;
 }
 
-Matrix DeviceParameters::VectorGradients(GridAxis axis) const {
+Matrix DeviceParameters::VectorGradients(const VectorGroup& of) const {
   Matrix all(1, 0);
   for (const Parameter& parameter : parameters_) {
-    if (IsSummedAsItLies(parameter, axis)) Append(gradient(parameter.name), all);
+    if (IsSummedAsItLies(parameter, of)) Append(gradient(parameter.name), all);
   }
   return all;
 }
 
-void DeviceParameters::SetVectorGradients(GridAxis axis, const Matrix& sum) {
-  CHECK(sum.size() == VectorGradients(axis).size()) << sum.size() << " gradients of vectors";
+void DeviceParameters::SetVectorGradients(const VectorGroup& of, const Matrix& sum) {
+  CHECK(sum.size() == VectorGradients(of).size()) << sum.size() << " gradients of vectors";
   const float* next = sum.data();
   for (const Parameter& parameter : parameters_) {
-    if (!IsSummedAsItLies(parameter, axis)) continue;
+    if (!IsSummedAsItLies(parameter, of)) continue;
     Matrix& one = gradients_[parameter.name];
     one = Eigen::Map<const Matrix>(next, one.rows(), one.cols());
     next += one.size();
@@ -172,7 +174,7 @@ void DeviceParameters::DropStep() {
     const Matrix& of = stored(parameter.name);
     Matrix& sums = gradients_[parameter.name];
     sums = IsOnDiagonal(role_, parameter)
-               ? Matrix::Zero(1, parameter.columns / role_.grid[*parameter.column_axis])
+               ? Matrix::Zero(1, parameter.columns / diagonal_grid()[*parameter.column_axis])
                : Matrix::Zero(of.rows(), of.cols());
   }
   last_gradients_.clear();

@@ -2,6 +2,7 @@
 
 #include "examples/tensor_parallel_training/device_role.h"
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,12 @@
 #include <absl/strings/string_view.h>
 
 namespace crossmesh::grid_training {
+
+// Of a stage's grid, what that axis cuts.
+struct VectorGroup {
+  GridAxis axis = GridAxis::kC;
+  size_t grid = 0;
+};
 
 // The parameters that one device stores, their gradients as they add up in a step, and what is
 // gathered of matrices. Thread-compatible.
@@ -47,11 +54,11 @@ class DeviceParameters {
   // Of the elements that are stored, or of all that the device uses of a vector.
   void AddGradient(absl::string_view name, const Matrix& gradient);
   const Matrix& gradient(absl::string_view name) const { return gradients_.find(name)->second; }
-  // Of all but matrices, and vectors of the diagonal, that only `axis` of c and r cuts, one after
-  // the other: [1, elements].
-  Matrix VectorGradients(GridAxis axis) const;
+  // Of all but matrices, and vectors of the diagonal, that only one axis of a grid cuts, c or r,
+  // one after the other: [1, elements].
+  Matrix VectorGradients(const VectorGroup& of) const;
   // As many as those.
-  void SetVectorGradients(GridAxis axis, const Matrix& sum);
+  void SetVectorGradients(const VectorGroup& of, const Matrix& sum);
 
   // What a matrix is to follow when the step is complete, and all others, which come last.
   void SetMatrixGradient(const MatrixUse& use, const Matrix& gradient);
@@ -70,7 +77,9 @@ class DeviceParameters {
   // Of each vector of the diagonal that the axis cuts.
   template <typename Visit>
   void VisitDiagonal(GridAxis axis, Visit visit) const;
-  bool IsSummedAsItLies(const Parameter& parameter, GridAxis axis) const;
+  bool IsSummedAsItLies(const Parameter& parameter, const VectorGroup& of) const;
+  // Beside others there is no diagonal.
+  const Grid& diagonal_grid() const { return role_.grids.front().grid; }
   void SetGradient(const std::string& name, const Matrix& gradient);
 
   const DeviceRole role_;

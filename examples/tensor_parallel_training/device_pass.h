@@ -42,23 +42,24 @@ class DevicePass {
   DevicePass(const Shared& shared, PassId id);
 
   absl::Status Embed();
-  absl::Status Arrive(OpMessages& messages);
-  // Of the matrix with that index.
+  // Of the matrix with that index, or before it.
+  absl::Status Arrive(size_t place, OpMessages& messages);
   absl::Status Norm(size_t place, OpMessages& messages);
   absl::Status Input(size_t place, OpMessages& messages);
   absl::Status Forward(size_t place, OpMessages& messages);
-  absl::Status Leave(OpMessages& messages);
+  // Before it: after the last one, to the next stage.
+  absl::Status Leave(size_t place, OpMessages& messages);
   absl::Status Loss(OpMessages& messages);
   absl::Status LossSum(OpMessages& messages);
   absl::Status Backward(OpMessages& messages);
 
-  absl::Status ArriveBack(OpMessages& messages);
+  absl::Status ArriveBack(size_t place, OpMessages& messages);
   absl::Status OutputGradient(size_t place, OpMessages& messages);
   absl::Status InputGradient(size_t place, OpMessages& messages);
   absl::Status WaitGradient(size_t place, OpMessages& messages);
   absl::Status NormGradient(size_t place, OpMessages& messages);
   absl::Status EmbedGradient(OpMessages& messages);
-  absl::Status LeaveBack(OpMessages& messages);
+  absl::Status LeaveBack(size_t place, OpMessages& messages);
 
   const Kept& kept(size_t place) const { return kept_[place]; }
   // Added up over the tokens that the device has after Backward.
@@ -77,7 +78,13 @@ class DevicePass {
 
   Exchange Sum(const MatrixUse& use) const;
   Exchange GradientSum(const MatrixUse& use) const;
-  Eigen::Index RowCount(std::optional<GridAxis> scattered_over) const;
+  const GridPlace& On(const MatrixUse& use) const { return role_.OnPart(use.part); }
+  // "qkv.sum", with its grid where there are several.
+  std::string NameOf(const MatrixUse& use, absl::string_view what) const;
+  Eigen::Index RowCount(const GridPlace& on, std::optional<GridAxis> scattered_over) const;
+  // The residual stream, or its gradient, as it lies around a matrix, moved from one to another; of
+  // those of another stage there is none.
+  Exchange Stream(absl::string_view what, const MatrixUse* from, const MatrixUse* to) const;
   const Matrix& Bias(const MatrixUse& use) const;
   // The residual stream takes what a transposed matrix gives.
   absl::Status AddOutput(const MatrixUse& use, OpMessages& messages);

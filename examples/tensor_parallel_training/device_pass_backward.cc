@@ -8,27 +8,25 @@
 namespace crossmesh::grid_training {
 
 DevicePass::Exchange DevicePass::GradientSum(const MatrixUse& use) const {
-  return {.name = absl::StrCat(use.matrix.name, ".gradient_sum"),
-          .rows = RowCount(use.columns),
-          .columns = use.matrix.k / role_.grid[use.summed]};
+  return {.name = NameOf(use, "gradient_sum"),
+          .rows = RowCount(On(use), use.columns),
+          .columns = use.matrix.k / On(use).grid[use.summed]};
 }
 
-absl::Status DevicePass::ArriveBack(OpMessages& messages) {
-  ASSIGN_OR_RETURN(
-      residual_gradient_,
-      Receive({.name = "gradients", .rows = residual_.rows(), .columns = residual_.cols()},
-              messages));
+absl::Status DevicePass::ArriveBack(size_t place, OpMessages& messages) {
+  const MatrixUse* const from = place == uses_.size() ? nullptr : &uses_[place];
+  ASSIGN_OR_RETURN(residual_gradient_,
+                   Receive(Stream("gradients", from, &uses_[place - 1]), messages));
   return absl::OkStatus();
 }
 
 absl::Status DevicePass::FinishNorm(size_t place, OpMessages& messages) {
   const MatrixUse& use = uses_[place];
   const Kept& kept = kept_[place];
-  ASSIGN_OR_RETURN(const Matrix sums,
-                   Receive({.name = absl::StrCat(use.matrix.name, ".norm_gradient_sum"),
-                            .rows = kept.scaled_gradient.rows(),
-                            .columns = 2},
-                           messages));
+  ASSIGN_OR_RETURN(const Matrix sums, Receive({.name = NameOf(use, "norm_gradient_sum"),
+                                               .rows = kept.scaled_gradient.rows(),
+                                               .columns = 2},
+                                              messages));
   Matrix gradient =
       grid_training::NormGradient(kept.scaled_gradient, kept.norm, sums, use.matrix.k);
   // Nothing goes past the norm of the logits.
@@ -44,7 +42,8 @@ absl::StatusOr<Matrix> DevicePass::OwnOutputGradient(size_t place, OpMessages& m
   const MatrixUse& use = uses_[place];
   if (use.matrix.name == "logits") return logits_;
   if (use.matrix.transposed) {
-    if (place + 1 < uses_.size()) RETURN_IF_ERROR(FinishNorm(place + 1, messages));
+    const bool is_last = place + 1 == uses_.size() || uses_[place + 1].is_joint;
+    if (!is_last) RETURN_IF_ERROR(FinishNorm(place + 1, messages));
     return residual_gradient_;
   }
   ASSIGN_OR_RETURN(const Matrix gradient, Receive(GradientSum(uses_[place + 1]), messages));
@@ -60,7 +59,7 @@ absl::Status DevicePass::OutputGradient(size_t place, OpMessages& messages) {
     // Of the device's own rows, which are gathered below.
     parameters_.AddGradient(absl::StrCat(use.key, ".bias"), gradient.colwise().sum());
   }
-  const std::string rows = absl::StrCat(use.matrix.name, ".gradient_rows");
+  const std::string rows = NameOf(use, "gradient_rows");
   if (messages.Takes(rows)) return messages.Write(rows, gradient);
   kept_[place].output_gradient = std::move(gradient);
   return absl::OkStatus();
@@ -69,14 +68,13 @@ absl::Status DevicePass::OutputGradient(size_t place, OpMessages& messages) {
 absl::Status DevicePass::InputGradient(size_t place, OpMessages& messages) {
   const MatrixUse& use = uses_[place];
   Kept& kept = kept_[place];
-  const std::string rows = absl::StrCat(use.matrix.name, ".gradient_rows");
+  const std::string rows = NameOf(use, "gradient_rows");
   if (messages.Brings(rows)) {
-    ASSIGN_OR_RETURN(kept.output_gradient, messages.Read(rows, RowCount(std::nullopt),
-                                                         use.matrix.n / role_.grid[use.columns]));
+    ASSIGN_OR_RETURN(kept.output_gradient, messages.Read(rows, RowCount(On(use), std::nullopt),
+                                                         use.matrix.n / On(use).grid[use.columns]));
   }
   ASSIGN_OR_RETURN(const Matrix weights, parameters_.Block(use));
-  return Hand(absl::StrCat(use.matrix.name, ".gradient_sum"),
-              kept.output_gradient * weights.transpose(), messages);
+  return Hand(NameOf(use, "gradient_sum"), kept.output_gradient * weights.transpose(), messages);
 }
 
 absl::Status DevicePass::WaitGradient(size_t place, OpMessages& messages) {
@@ -93,13 +91,13 @@ absl::Status DevicePass::NormGradient(size_t place, OpMessages& messages) {
   parameters_.AddGradient(gain, gradient.cwiseProduct(kept.norm.values).colwise().sum());
   parameters_.AddGradient(absl::StrCat(use.key, ".norm_bias"), gradient.colwise().sum());
   kept.scaled_gradient = gradient.array().rowwise() * parameters_.Vector(gain).row(0).array();
-  return Hand(absl::StrCat(use.matrix.name, ".norm_gradient_sum"),
-              NormGradientSums(kept.scaled_gradient, kept.norm), messages);
+  return Hand(NameOf(use, "norm_gradient_sum"), NormGradientSums(kept.scaled_gradient, kept.norm),
+              messages);
 }
 
 absl::Status DevicePass::EmbedGradient(OpMessages& messages) {
   RETURN_IF_ERROR(FinishNorm(0, messages));
-  const Interval rows = RowsOf(role_, id_, GridAxis::kR);
+  const Interval rows = RowsOf(role_, On(uses_.front()), id_, GridAxis::kR);
   Matrix tokens = Matrix::Zero(role_.settings.model.vocabulary, residual_gradient_.cols());
   Matrix positions = Matrix::Zero(role_.settings.sequence, residual_gradient_.cols());
   for (int64_t row = rows.begin; row < rows.end; ++row) {
@@ -111,9 +109,10 @@ absl::Status DevicePass::EmbedGradient(OpMessages& messages) {
   return absl::OkStatus();
 }
 
-absl::Status DevicePass::LeaveBack(OpMessages& messages) {
-  RETURN_IF_ERROR(FinishNorm(0, messages));
-  return Hand("gradients", residual_gradient_, messages);
+absl::Status DevicePass::LeaveBack(size_t place, OpMessages& messages) {
+  RETURN_IF_ERROR(FinishNorm(place, messages));
+  const MatrixUse* const to = place == 0 ? nullptr : &uses_[place - 1];
+  return Hand(Stream("gradients", &uses_[place], to).name, residual_gradient_, messages);
 }
 
 }  // namespace crossmesh::grid_training

@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include <absl/strings/str_cat.h>
+
 namespace crossmesh::grid_training {
 
 DeviceRole RoleOf(const GridProgramRequest& request, const Optimizer& optimizer, size_t stage,
@@ -16,7 +18,6 @@ DeviceRole RoleOf(const GridProgramRequest& request, const Optimizer& optimizer,
                   .stage = {.count = request.stages[stage].layers,
                             .is_first = stage == 0,
                             .is_last = stage + 1 == request.stages.size()},
-                  .grid = request.stages[stage].grid,
                   .form = request.training.activations,
                   .vectors = request.training.vectors,
                   .microbatches = request.microbatches,
@@ -25,18 +26,26 @@ DeviceRole RoleOf(const GridProgramRequest& request, const Optimizer& optimizer,
   for (size_t before = 0; before < stage; ++before) {
     role.stage.first += request.stages[before].layers;
   }
-  const Mesh& mesh = *request.stages[stage].mesh;
-  for (const GridAxis axis : kGridAxes) {
-    const std::optional<int> found = mesh.FindAxis(GridAxisName(axis));
-    if (found.has_value()) role.place[axis] = mesh.Coordinate(slot, *found);
+  absl::StatusOr<PartsOnGrids> parts = PartsOfStage(request.stages, stage);
+  CHECK_OK(parts.status());
+  role.grid_of = std::move(parts->grid_of);
+  for (const Grid& grid : parts->grids) {
+    GridPlace& on = role.grids.emplace_back(GridPlace{.grid = grid});
+    if (parts->grids.size() > 1) on.prefix = absl::StrCat("grid", role.grids.size() - 1, ".");
+    const PerAxis<int64_t> inner = InnerSizes(grid, kGridOrder);
+    for (const GridAxis axis : kGridAxes) on.place[axis] = slot / inner[axis] % grid[axis];
   }
   return role;
 }
 
 std::vector<MatrixUse> UsesOf(const DeviceRole& role) {
   std::vector<MatrixUse> uses;
-  const auto add = [&uses](const BlockMatrix& matrix, std::optional<int64_t> layer, bool is_kept) {
-    MatrixUse use{.matrix = matrix, .key = MatrixKey(layer, matrix.name), .is_kept = is_kept};
+  const auto add = [&](const BlockMatrix& matrix, std::optional<int64_t> layer, bool is_kept) {
+    MatrixUse use{.matrix = matrix,
+                  .key = MatrixKey(layer, matrix.name),
+                  .is_kept = is_kept,
+                  .part = uses.size() / kPartMatrices};
+    use.is_joint = !uses.empty() && role.GridOf(use.part) != role.GridOf(uses.back().part);
     if (matrix.transposed) std::swap(use.summed, use.columns);
     uses.push_back(std::move(use));
   };
@@ -54,7 +63,7 @@ std::vector<MatrixUse> UsesOf(const DeviceRole& role) {
   return uses;
 }
 
-Interval RowsOf(const DeviceRole& role, const PassId& pass,
+Interval RowsOf(const DeviceRole& role, const GridPlace& on, const PassId& pass,
                 std::optional<GridAxis> scattered_over) {
   int64_t rows = role.settings.tokens() / role.microbatches;
   int64_t first = pass.microbatch * rows;
@@ -64,21 +73,22 @@ Interval RowsOf(const DeviceRole& role, const PassId& pass,
     first += part * rows;
   };
   if (pass.half >= 0) cut(2, pass.half);
-  cut(role.grid.data(), role.place[GridAxis::kData]);
-  cut(role.grid.z(), role.place[GridAxis::kZ]);
+  cut(on.grid.data(), on.place[GridAxis::kData]);
+  cut(on.grid.z(), on.place[GridAxis::kZ]);
   if (role.form == ActivationForm::kScattered && scattered_over.has_value()) {
-    cut(role.grid[*scattered_over], role.place[*scattered_over]);
+    cut(on.grid[*scattered_over], on.place[*scattered_over]);
   }
   return {first, first + rows};
 }
 
 Tile TileOf(const DeviceRole& role, const Parameter& parameter) {
+  const GridPlace& on = role.OnPart(parameter.part);
   const bool is_on_diagonal = IsOnDiagonal(role, parameter);
-  if (is_on_diagonal && role.place[GridAxis::kC] != role.place[GridAxis::kR]) return {};
-  const auto cut = [&role](std::optional<GridAxis> axis, int64_t length) {
+  if (is_on_diagonal && on.place[GridAxis::kC] != on.place[GridAxis::kR]) return {};
+  const auto cut = [&on](std::optional<GridAxis> axis, int64_t length) {
     if (!axis.has_value()) return Interval{0, length};
-    const int64_t part = length / role.grid[*axis];
-    return Interval{role.place[*axis] * part, (role.place[*axis] + 1) * part};
+    const int64_t part = length / on.grid[*axis];
+    return Interval{on.place[*axis] * part, (on.place[*axis] + 1) * part};
   };
   const Interval rows = cut(parameter.row_axis, parameter.rows);
   const Interval columns = cut(parameter.column_axis, parameter.columns);

@@ -12,17 +12,27 @@
 
 namespace crossmesh::grid_training {
 
+// A grid of a stage, and where on it a device is.
+struct GridPlace {
+  Grid grid;
+  PerAxis<int64_t> place = {};  // its coordinate on each axis
+  std::string prefix = {};      // of the names of what moves on this grid: "", "grid0."
+};
+
 // What one device of a grid has of the training: which layers, and its place on every axis.
 struct DeviceRole {
   TrainingSettings settings;
   StageLayers stage;
-  Grid grid;
-  PerAxis<int64_t> place;  // its coordinate on each axis
+  std::vector<GridPlace> grids;
+  std::vector<int32_t> grid_of = {};  // by part; nothing: all are on the first grid
   ActivationForm form = ActivationForm::kReplicated;
   VectorForm vectors = VectorForm::kReplicated;
   int32_t microbatches = 1;
   int32_t halves = 1;         // of each microbatch
   int64_t cached_layers = 0;  // whose gathered weights stay for the backward pass
+
+  size_t GridOf(size_t part) const { return grid_of.empty() ? 0 : grid_of[part]; }
+  const GridPlace& OnPart(size_t part) const { return grids[GridOf(part)]; }
 };
 // Of a slot of a stage's mesh. `request` is one that MakeGridProgram accepts, of a model as
 // TrainingSettings says.
@@ -36,6 +46,8 @@ struct MatrixUse {
   GridAxis summed = GridAxis::kC;   // cuts k
   GridAxis columns = GridAxis::kR;  // cuts n
   bool is_kept = false;             // as DeviceRole::cached_layers
+  size_t part = 0;                  // as Parameter::part
+  bool is_joint = false;            // the one before it is on another grid
 };
 std::vector<MatrixUse> UsesOf(const DeviceRole& role);
 
@@ -47,7 +59,8 @@ struct PassId {
 };
 // Tokens of the batch that the device has: rows lie over data and z, and in scattered form over
 // another axis.
-Interval RowsOf(const DeviceRole& role, const PassId& pass, std::optional<GridAxis> scattered_over);
+Interval RowsOf(const DeviceRole& role, const GridPlace& on, const PassId& pass,
+                std::optional<GridAxis> scattered_over);
 
 // Is it one that only the devices of the diagonal store?
 inline bool IsOnDiagonal(const DeviceRole& role, const Parameter& parameter) {

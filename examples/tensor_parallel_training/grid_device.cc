@@ -16,10 +16,6 @@ PassId PassIdOf(const GridOp& op) {
   return {.microbatch = op.microbatch.value_or(-1), .half = op.half};
 }
 
-std::string NameOf(const MatrixUse& use, absl::string_view what) {
-  return absl::StrCat(use.matrix.name, ".", what);
-}
-
 absl::string_view VectorsName(GridAxis axis) {
   return axis == GridAxis::kC ? "vectors_of_c" : "vectors_of_r";
 }
@@ -81,6 +77,12 @@ bool HasOp(const StageLayers& stage, GridOpKind kind) {
   return false;
 }
 
+// Of the residual stream, from another stage or to it; with a matrix, to its grid or back.
+bool IsOfStream(GridOpKind kind) {
+  return kind == GridOpKind::kArrive || kind == GridOpKind::kLeave ||
+         kind == GridOpKind::kArriveBack || kind == GridOpKind::kLeaveBack;
+}
+
 bool HasMatrix(GridOpKind kind) {
   return IsOfWeights(kind) || kind == GridOpKind::kNorm || kind == GridOpKind::kInput ||
          kind == GridOpKind::kForward || kind == GridOpKind::kOutputGradient ||
@@ -107,26 +109,35 @@ absl::Status GridDevice::Compute(const GridOp& op, std::span<const MessageTile> 
   return At(ToString(op), status);
 }
 
+std::string GridDevice::NameOf(const MatrixUse& use, absl::string_view what) const {
+  return absl::StrCat(role_.OnPart(use.part).prefix, use.matrix.name, ".", what);
+}
+
 absl::StatusOr<GridDevice::Object> GridDevice::Find(const GridOp& op) {
   absl::Status none =
       absl::InvalidArgumentError("expected an op of this stage's step, found one of none");
   Object object;
-  if (!HasOp(role_.stage, op.kind) ||
+  const bool is_joint = IsOfStream(op.kind) && !op.matrix.empty();
+  if ((!is_joint && !HasOp(role_.stage, op.kind)) ||
       (IsOfDiagonal(op.kind) && role_.vectors == VectorForm::kReplicated) ||
-      op.matrix.empty() == HasMatrix(op.kind) || op.microbatch.has_value() == IsOfStep(op.kind) ||
+      (!is_joint && op.matrix.empty() == HasMatrix(op.kind)) ||
+      op.microbatch.has_value() == IsOfStep(op.kind) ||
       op.microbatch.value_or(0) >= role_.microbatches) {
     return none;
   }
-  if (HasMatrix(op.kind)) {
+  if (op.kind == GridOpKind::kLeave || op.kind == GridOpKind::kArriveBack) {
+    object.place = uses_.size();
+  }
+  if (!op.matrix.empty()) {
     const auto use = std::ranges::find(uses_, MatrixKey(op.layer, op.matrix), &MatrixUse::key);
-    if (use == uses_.end()) return none;
+    if (use == uses_.end() || (is_joint && !use->is_joint)) return none;
     object.place = use - uses_.begin();
   }
   const bool is_whole = role_.halves == 1 || IsOfStep(op.kind) || IsOfWeights(op.kind);
   if ((op.half < 0) != is_whole) return none;
   if (IsOfStep(op.kind) || IsOfWeights(op.kind)) return object;
   const PassId id = PassIdOf(op);
-  if (op.kind == GridOpKind::kEmbed || op.kind == GridOpKind::kArrive) {
+  if (op.kind == GridOpKind::kEmbed || (op.kind == GridOpKind::kArrive && !is_joint)) {
     passes_[id] =
         std::make_unique<DevicePass>(DevicePass::Shared{role_, uses_, samples_, parameters_}, id);
   }
@@ -140,12 +151,13 @@ absl::StatusOr<GridDevice::Object> GridDevice::Find(const GridOp& op) {
 
 absl::Status GridDevice::ComputeWith(const GridOp& op, const Object& object, OpMessages& messages) {
   const auto& [place, pass] = object;
-  const MatrixUse& use = uses_[place];
+  // What has none does not look at it.
+  const MatrixUse& use = uses_[std::min(place, uses_.size() - 1)];
   switch (op.kind) {
     case GridOpKind::kEmbed:
       return pass->Embed();
     case GridOpKind::kArrive:
-      return pass->Arrive(messages);
+      return pass->Arrive(place, messages);
     case GridOpKind::kNorm:
       return pass->Norm(place, messages);
     case GridOpKind::kInput:
@@ -156,7 +168,7 @@ absl::Status GridDevice::ComputeWith(const GridOp& op, const Object& object, OpM
     case GridOpKind::kInputGradient:
       return Product(op, object, messages);
     case GridOpKind::kLeave:
-      return pass->Leave(messages);
+      return pass->Leave(place, messages);
     case GridOpKind::kLoss:
       return pass->Loss(messages);
     case GridOpKind::kLossSum:
@@ -165,7 +177,7 @@ absl::Status GridDevice::ComputeWith(const GridOp& op, const Object& object, OpM
       RETURN_IF_ERROR(pass->Backward(messages));
       return AddLoss(*pass);
     case GridOpKind::kArriveBack:
-      return pass->ArriveBack(messages);
+      return pass->ArriveBack(place, messages);
     case GridOpKind::kOutputGradient:
       return pass->OutputGradient(place, messages);
     case GridOpKind::kGiveBack:
@@ -179,8 +191,8 @@ absl::Status GridDevice::ComputeWith(const GridOp& op, const Object& object, OpM
     case GridOpKind::kNormGradient:
       return pass->NormGradient(place, messages);
     case GridOpKind::kLeaveBack:
-      RETURN_IF_ERROR(pass->LeaveBack(messages));
-      return EndPass(op);
+      RETURN_IF_ERROR(pass->LeaveBack(place, messages));
+      return op.matrix.empty() ? EndPass(op) : absl::OkStatus();
     case GridOpKind::kEmbedGradient:
       RETURN_IF_ERROR(pass->EmbedGradient(messages));
       return EndPass(op);
@@ -292,11 +304,12 @@ absl::Status GridDevice::TakeVectors(OpMessages& messages) {
 
 absl::Status GridDevice::GiveVectors(OpMessages& messages) {
   for (const GridAxis axis : kVectorAxes) {
-    const absl::string_view sum = VectorsName(axis);
-    if (messages.Takes(sum)) {
-      RETURN_IF_ERROR(messages.Write(sum, parameters_.VectorGradients(axis)));
+    for (size_t grid = 0; grid < role_.grids.size(); ++grid) {
+      const std::string sum = absl::StrCat(role_.grids[grid].prefix, VectorsName(axis));
+      if (!messages.Takes(sum)) continue;
+      RETURN_IF_ERROR(messages.Write(sum, parameters_.VectorGradients({axis, grid})));
     }
-    const std::string scatter = absl::StrCat(sum, ".scatter");
+    const std::string scatter = absl::StrCat(VectorsName(axis), ".scatter");
     scattered_[axis] = parameters_.DiagonalGradients(axis);
     if (messages.Takes(scatter)) RETURN_IF_ERROR(messages.Write(scatter, scattered_[axis]));
   }
@@ -307,7 +320,7 @@ absl::Status GridDevice::ReduceVectors(OpMessages& messages) {
   for (const GridAxis axis : kVectorAxes) {
     const std::string scatter = absl::StrCat(VectorsName(axis), ".scatter");
     if (messages.Brings(scatter)) {
-      const int64_t part = parameters_.DiagonalElements(axis) / role_.grid.z();
+      const int64_t part = parameters_.DiagonalElements(axis) / role_.grids.front().grid.z();
       ASSIGN_OR_RETURN(scattered_[axis], messages.Read(scatter, 1, part));
     }
     const std::string reduce = absl::StrCat(VectorsName(axis), ".reduce");
@@ -322,7 +335,8 @@ absl::Status GridDevice::UpdateDiagonal(GridAxis axis, OpMessages& messages) {
   Matrix sum = elements > 0 ? scattered_[axis] : Matrix(1, 0);
   if (messages.Brings(reduce)) {
     const GridAxis other = axis == GridAxis::kC ? GridAxis::kR : GridAxis::kC;
-    ASSIGN_OR_RETURN(const Matrix summands, messages.Read(reduce, role_.grid[other], elements));
+    ASSIGN_OR_RETURN(const Matrix summands,
+                     messages.Read(reduce, role_.grids.front().grid[other], elements));
     sum = summands.row(0);
     for (Eigen::Index next = 1; next < summands.rows(); ++next) sum += summands.row(next);
   }
@@ -337,10 +351,13 @@ absl::Status GridDevice::UpdateDiagonal(GridAxis axis, OpMessages& messages) {
 absl::Status GridDevice::UpdateVectors(OpMessages& messages) {
   for (const GridAxis axis : kVectorAxes) {
     RETURN_IF_ERROR(UpdateDiagonal(axis, messages));
-    if (!messages.Brings(VectorsName(axis))) continue;
-    const Eigen::Index elements = parameters_.VectorGradients(axis).size();
-    ASSIGN_OR_RETURN(const Matrix sum, messages.Read(VectorsName(axis), 1, elements));
-    parameters_.SetVectorGradients(axis, sum);
+    for (size_t grid = 0; grid < role_.grids.size(); ++grid) {
+      const std::string name = absl::StrCat(role_.grids[grid].prefix, VectorsName(axis));
+      if (!messages.Brings(name)) continue;
+      const Eigen::Index elements = parameters_.VectorGradients({axis, grid}).size();
+      ASSIGN_OR_RETURN(const Matrix sum, messages.Read(name, 1, elements));
+      parameters_.SetVectorGradients({axis, grid}, sum);
+    }
   }
   parameters_.SetVectorsDone();
   return absl::OkStatus();
@@ -348,8 +365,8 @@ absl::Status GridDevice::UpdateVectors(OpMessages& messages) {
 
 absl::Status GridDevice::AddLoss(const DevicePass& pass) {
   const bool is_scattered = role_.form == ActivationForm::kScattered;
-  const bool is_copy =
-      role_.place[GridAxis::kR] > 0 || (!is_scattered && role_.place[GridAxis::kC] > 0);
+  const PerAxis<int64_t>& place = role_.OnPart(uses_.back().part).place;
+  const bool is_copy = place[GridAxis::kR] > 0 || (!is_scattered && place[GridAxis::kC] > 0);
   if (!is_copy) loss_ += pass.loss();
   return absl::OkStatus();
 }

@@ -9,10 +9,12 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
 
 namespace crossmesh::grid_training {
 
@@ -46,10 +48,11 @@ class GridDevice {
  private:
   // What of an op its messages and its name do not say.
   struct Object {
-    size_t place = 0;            // of its matrix, where it has one
+    size_t place = 0;            // of its matrix, or of the one that comes next
     DevicePass* pass = nullptr;  // where it is of one
   };
   absl::StatusOr<Object> Find(const GridOp& op);
+  std::string NameOf(const MatrixUse& use, absl::string_view what) const;
   absl::Status ComputeWith(const GridOp& op, const Object& object, OpMessages& messages);
 
   absl::Status Product(const GridOp& op, const Object& object, OpMessages& messages);

@@ -25,9 +25,10 @@ class GridDeviceTest : public ::testing::Test {
   static std::unique_ptr<GridDevice> DeviceOf(const std::string& text) {
     const TrainingSettings settings = SmallTraining();
     const Grid grid = *ParseGrid(text);
-    return std::make_unique<GridDevice>(
-        DeviceRole{.settings = settings, .stage = {.count = settings.model.layers}, .grid = grid},
-        InitialState(settings));
+    return std::make_unique<GridDevice>(DeviceRole{.settings = settings,
+                                                   .stage = {.count = settings.model.layers},
+                                                   .grids = {{.grid = grid}}},
+                                        InitialState(settings));
   }
 
   static absl::Status Compute(GridDevice& device, const std::string& op,
@@ -56,12 +57,12 @@ TEST_F(GridDeviceTest, StoresItsPart) {
 TEST_F(GridDeviceTest, StoresVectorsOnTheDiagonalAlone) {
   DeviceRole role{.settings = SmallTraining(),
                   .stage = {.count = 2},
-                  .grid = *ParseGrid("c=2,r=2,z=2"),
+                  .grids = {{.grid = *ParseGrid("c=2,r=2,z=2")}},
                   .form = ActivationForm::kScattered,
                   .vectors = VectorForm::kDiagonal};
-  role.place[GridAxis::kZ] = 1;
+  role.grids[0].place[GridAxis::kZ] = 1;
   for (const int64_t r : {0, 1}) {
-    role.place[GridAxis::kR] = r;
+    role.grids[0].place[GridAxis::kR] = r;
     const GridDevice device(role, InitialState(role.settings));
     EXPECT_EQ(device.parameters().stored("layer0.qkv.bias").size(), r == 0 ? 96 / 4 : 0);
     EXPECT_EQ(device.parameters().stored("layer1.mlp_in.norm_gain").size(), r == 0 ? 32 / 4 : 0);

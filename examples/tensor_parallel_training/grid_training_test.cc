@@ -52,6 +52,15 @@ constexpr const char* kRuns[] = {
     "r=2,z=2|c=2,r=2 microbatches=4",
     "r=2,z=2|c=2,data=2 scattered microbatches=4 overlaps=none",
     "c=4|z=2,data=2 microbatches=4",
+    // Layers with grids of their own: attention and MLP; first and last layers, and logits; copies
+    // of samples, all of one, or none; in halves, in stages.
+    "r=2,z=4+c=2,r=2,z=2@mlp",
+    "r=8+z=8@mlp",
+    "z=8+c=8@mlp+r=8@logits microbatches=2",
+    "c=2,r=4+r=2,z=2,data=2@1 overlaps=all",
+    "c=2,r=2,z=2+z=4,data=2@1.attention scattered microbatches=2",
+    "r=4,z=2+c=2,r=4@mlp+r=2,z=2,data=2@logits scattered overlaps=all",
+    "r=2,z=2+c=4@mlp|c=2,r=2+z=4@1.mlp microbatches=4",
 };
 
 GridProgramRequest RequestOf(const TrainingPhase& phase) {
@@ -147,7 +156,9 @@ TEST_P(GridTrainingTest, GradientsAndLossesAreTheSingleProcesss) {
 class GridOrderTest : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Grids, GridOrderTest,
                          ::testing::Values("c=2,r=2,z=2", "c=2,r=2,z=2 scattered",
-                                           "c=2,r=2,z=2 scattered diagonal", "r=2,z=2|z=2,data=2"));
+                                           "c=2,r=2,z=2 scattered diagonal", "r=2,z=2|z=2,data=2",
+                                           "r=2,z=4+c=2,r=2,z=2@mlp",
+                                           "r=4,z=2+z=4,data=2@1 scattered"));
 
 TEST_P(GridOrderTest, OverlapsWindowsAndCachesChangeNoBit) {
   TrainingPhase run = *ParsePhase(GetParam());

@@ -1,5 +1,6 @@
 #include "examples/tensor_parallel_training/parameters.h"
 
+#include <array>
 #include <cmath>
 #include <random>
 #include <utility>
@@ -77,12 +78,21 @@ std::vector<Parameter> ParametersOf(const TrainingSettings& settings, const Stag
           {.name = name, .rows = rows, .columns = model.hidden, .column_axis = GridAxis::kC});
     }
   }
-  for (int64_t layer = stage.first; layer < stage.first + stage.count; ++layer) {
-    for (const BlockMatrix& matrix : MatricesOf(model)) AddMatrix(matrix, layer, parameters);
+  const auto add = [&parameters](const BlockMatrix& matrix, std::optional<int64_t> layer,
+                                 size_t part) {
+    const size_t before = parameters.size();
+    AddMatrix(matrix, layer, parameters);
+    for (size_t i = before; i < parameters.size(); ++i) parameters[i].part = part;
+  };
+  for (int64_t layer = 0; layer < stage.count; ++layer) {
+    const std::array<BlockMatrix, kBlockMatrices> matrices = MatricesOf(model);
+    for (int i = 0; i < kBlockMatrices; ++i) {
+      add(matrices[i], stage.first + layer, (layer * kBlockMatrices + i) / kPartMatrices);
+    }
   }
   if (stage.is_last) {
-    AddMatrix({.name = "logits", .k = model.hidden, .n = model.vocabulary}, std::nullopt,
-              parameters);
+    add({.name = "logits", .k = model.hidden, .n = model.vocabulary}, std::nullopt,
+        stage.count * kBlockMatrices / kPartMatrices);
   }
   return parameters;
 }

@@ -5,6 +5,7 @@
 #include "planner/parallelism/grid.h"
 #include "planner/parallelism/transformer.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -41,7 +42,13 @@ struct Parameter {
   std::optional<GridAxis> column_axis = std::nullopt;
   bool is_matrix = false;  // of a product: z cuts the block's elements, in a row
   bool is_vector = false;  // a bias, or a norm's gain or bias: may be on the diagonal
+  // Of the stage, in the order of a pass: of each layer attention and MLP, then logits. What comes
+  // before the first layer is on its grid.
+  size_t part = 0;
 };
+
+// Of attention, or of an MLP.
+inline constexpr int kPartMatrices = 2;
 
 // A stage: some layers, with what comes before the first and after the last one.
 struct StageLayers {

@@ -24,15 +24,15 @@ using ::testing::HasSubstr;
 std::vector<DeviceId> Devices() { return *ParseDevices("host.0-7"); }
 
 TEST(StateMemoryTest, PartsOfABlockBeginAndEndInsideRows) {
-  DeviceRole role{.grid = *ParseGrid("c=2,z=3")};
-  role.place[GridAxis::kC] = 1;
-  role.place[GridAxis::kZ] = 1;
+  DeviceRole role{.grids = {{.grid = *ParseGrid("c=2,z=3")}}};
+  role.grids[0].place[GridAxis::kC] = 1;
+  role.grids[0].place[GridAxis::kZ] = 1;
   const Parameter matrix{
       .name = "matrix", .rows = 6, .columns = 10, .row_axis = GridAxis::kC, .is_matrix = true};
   // Of the last three rows the elements 10 to 20; then such that no row is whole.
   EXPECT_THAT(TileOf(role, matrix), ElementsAre(Box({Interval{4, 5}, Interval{0, 10}})));
-  role.grid = *ParseGrid("c=2,z=5");
-  role.place[GridAxis::kZ] = 3;
+  role.grids[0].grid = *ParseGrid("c=2,z=5");
+  role.grids[0].place[GridAxis::kZ] = 3;
   EXPECT_THAT(TileOf(role, matrix), ElementsAre(Box({Interval{4, 5}, Interval{8, 10}}),
                                                 Box({Interval{5, 6}, Interval{0, 4}})));
 }

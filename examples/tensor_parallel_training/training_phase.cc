@@ -6,6 +6,7 @@
 #include "planner/pipeline/schedules/window_order.h"
 
 #include <memory>
+#include <utility>
 
 #include <absl/status/status.h>
 #include <absl/strings/numbers.h>
@@ -64,7 +65,7 @@ absl::Status Set(absl::string_view word, TrainingPhase& phase) {
 
 int64_t TrainingPhase::devices() const {
   int64_t devices = 0;
-  for (const Grid& grid : grids) devices += grid.devices();
+  for (const LayerGrids& of_stage : grids) devices += of_stage.grid.devices();
   return devices;
 }
 
@@ -76,8 +77,8 @@ absl::StatusOr<TrainingPhase> ParsePhase(absl::string_view text) {
       continue;
     }
     for (const absl::string_view stage : absl::StrSplit(word, '|')) {
-      ASSIGN_OR_RETURN(const Grid grid, ParseGrid(stage));
-      phase.grids.push_back(grid);
+      ASSIGN_OR_RETURN(LayerGrids grids, ParseLayerGrids(stage));
+      phase.grids.push_back(std::move(grids));
     }
   }
   if (phase.grids.empty()) return absl::InvalidArgumentError("phase: expected grids, found none");
@@ -106,11 +107,16 @@ absl::StatusOr<GridProgramRequest> RequestOf(const TrainingPhase& phase,
                              .type = DataType::kF32,
                              .device = *FindDevicePreset("a100"),
                              .pending_scatters = phase.pending_scatters};
-  for (const Grid& grid : phase.grids) {
-    ASSIGN_OR_RETURN(Mesh mesh, MeshOfGrid(grid, devices.first(grid.devices())));
-    request.stages.push_back({.grid = grid,
-                              .mesh = std::make_shared<const Mesh>(std::move(mesh)),
-                              .layers = settings.model.layers / stages});
+  for (const auto& [grid, others] : phase.grids) {
+    GridStage& stage = request.stages.emplace_back(
+        GridStage{.grid = grid, .layers = settings.model.layers / stages, .others = others});
+    const int64_t first = std::ssize(request.stages) - 1;
+    ASSIGN_OR_RETURN(const PartsOnGrids parts,
+                     PartsOf({grid, others}, {.first_layer = first * stage.layers,
+                                              .layers = stage.layers,
+                                              .has_logits = first + 1 == stages}));
+    ASSIGN_OR_RETURN(Mesh mesh, MeshOfGrids(parts.grids, devices.first(grid.devices())));
+    stage.mesh = std::make_shared<const Mesh>(std::move(mesh));
     devices = devices.subspan(grid.devices());
   }
   if (stages > 1) {

@@ -3,6 +3,7 @@
 #include "common/mesh/device.h"
 #include "examples/tensor_parallel_training/parameters.h"
 #include "planner/parallelism/grid.h"
+#include "planner/parallelism/layer_grids.h"
 #include "planner/parallelism/programs/grid_program.h"
 #include "planner/parallelism/training.h"
 
@@ -18,7 +19,7 @@ namespace crossmesh::grid_training {
 
 // Some steps of a training on one grid, or on stages with a grid each.
 struct TrainingPhase {
-  std::vector<Grid> grids;  // of stages
+  std::vector<LayerGrids> grids;  // of stages
   ActivationForm form = ActivationForm::kReplicated;
   VectorForm vectors = VectorForm::kReplicated;
   int32_t microbatches = 1;
@@ -31,9 +32,9 @@ struct TrainingPhase {
   int64_t devices() const;
 };
 
-// "r=2,z=2|c=2,r=2 scattered diagonal microbatches=4 overlaps=none cached=1 pending=1 steps=10
-// goes_on": grids of stages, and what is not as above. Of `overlaps`: none, most (as they are if
-// nothing is said), all. InvalidArgument with the word.
+// "r=2,z=2|c=2,r=2+r=4@mlp scattered diagonal microbatches=4 overlaps=none cached=1 pending=1
+// steps=10 goes_on": grids of stages, as ParseLayerGrids reads them, and what is not as above. Of
+// `overlaps`: none, most (as they are if nothing is said), all. InvalidArgument with the word.
 absl::StatusOr<TrainingPhase> ParsePhase(absl::string_view text);
 
 // What MakeGridProgram is to make: stages on the first devices, in order, of as many layers each;

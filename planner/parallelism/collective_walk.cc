@@ -1,5 +1,7 @@
 #include "planner/parallelism/collective_walk.h"
 
+#include "planner/parallelism/gather_ahead.h"
+
 #include <algorithm>
 
 namespace crossmesh {
@@ -9,6 +11,9 @@ constexpr absl::string_view kForward = "forward";
 constexpr absl::string_view kRecompute = "recompute";
 constexpr absl::string_view kBackward = "backward";
 constexpr absl::string_view kStepEnd = "step end";
+
+// By then what is left of a layer's gathers for the next one hardly changes.
+constexpr int kLayersUntilSteady = 4;
 
 constexpr std::array<GridAxis, 3> kCopyAxes = {GridAxis::kContext, GridAxis::kExpert,
                                                GridAxis::kData};
@@ -92,17 +97,40 @@ void CollectiveWalk::GatherInput(int matrix, absl::string_view pass, const Hidin
        hiding, sink);
 }
 
-void CollectiveWalk::ForwardMatrix(int matrix, absl::string_view pass, Sink sink) const {
+double CollectiveWalk::GatherSeconds(int matrix) const {
+  return rates_[GridAxis::kZ]->Seconds(CollectiveOp::kAllGather,
+                                       matrices_[matrix].elements() * training_.element_bytes);
+}
+
+CollectiveWalk::PerMatrix CollectiveWalk::HiddenGathers(bool again) const {
+  PerMatrix hidden{};
+  if (shape_.grid.z() == 1 || !training_.overlaps.weight_gathers) return hidden;
+  PerMatrix seconds{};
+  for (int i = 0; i < kBlockMatrices; ++i) seconds[i] = GatherSeconds(i);
+  GatherAhead gathers;
+  const auto layers = static_cast<int>(std::min<int64_t>(shape_.layers, kLayersUntilSteady));
+  for (int layer = 0; layer < layers; ++layer) {
+    // Those that are alike follow the last one.
+    const auto count = static_cast<double>(layer + 1 < layers ? 1 : shape_.layers - layer);
+    if (again) gathers = GatherAhead();
+    for (int i = 0; i < kBlockMatrices; ++i) {
+      const int before = (i + kBlockMatrices - 1) % kBlockMatrices;
+      const bool is_first = i == 0 && (layer == 0 || again);
+      hidden[i] += count * gathers.Hidden(seconds[i], is_first ? 0 : FreeForward(before));
+    }
+  }
+  for (double& of : hidden) of /= static_cast<double>(shape_.layers);
+  return hidden;
+}
+
+void CollectiveWalk::ForwardMatrix(int matrix, absl::string_view pass, double hidden_gather,
+                                   Sink sink) const {
   const MatrixShape& shape = matrices_[matrix];
-  const bool again = pass == kRecompute;
-  const int before = (matrix + kBlockMatrices - 1) % kBlockMatrices;
   if (shape_.grid.z() > 1) {
     CollectiveUse gather = WeightGather(matrix);
     gather.pass = pass;
-    // A block that is computed again gathers ahead inside of itself alone.
-    const bool ahead = training_.overlaps.weight_gathers && !(again && matrix == 0);
-    if (again) gather.count *= UncachedShare();
-    Tell(gather, {ahead ? FreeForward(before) : 0, "the layer before"}, sink);
+    if (pass == kRecompute) gather.count *= UncachedShare();
+    Tell(gather, {hidden_gather, "the layer before"}, sink);
   }
   // The first half's sums run beside the second half's product.
   const double half = training_.overlaps.split_batch ? work_.product[matrix].forward / 2 : 0;
@@ -201,9 +229,10 @@ void CollectiveWalk::ZeroGathers(absl::string_view pass, Sink sink) const {
 
 void CollectiveWalk::Forward(Sink sink) const {
   ZeroGathers(kForward, sink);
+  const PerMatrix hidden = HiddenGathers(/*again=*/false);
   for (int i = 0; i < kBlockMatrices; ++i) {
     if (i == kFirstExpertMatrix) Experts(kForward, sink);
-    ForwardMatrix(i, kForward, sink);
+    ForwardMatrix(i, kForward, hidden[i], sink);
     if (i == 0) Attention(kForward, sink);
   }
 }
@@ -281,9 +310,10 @@ void CollectiveWalk::Backward(Sink sink) const {
   double compute = work_.backward();
   if (training_.recompute == Recompute::kFull) {
     compute += work_.forward();
+    const PerMatrix again = HiddenGathers(/*again=*/true);
     for (int i = 0; i < kBlockMatrices; ++i) {
       if (i == kFirstExpertMatrix) Experts(kRecompute, counted);
-      ForwardMatrix(i, kRecompute, counted);
+      ForwardMatrix(i, kRecompute, again[i], counted);
       if (i == 0) Attention(kRecompute, counted);
     }
   }

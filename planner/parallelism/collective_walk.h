@@ -20,9 +20,17 @@ class CollectiveWalk {
   void StepBegin(Sink sink) const;
   // Of all blocks and microbatches.
   void Forward(Sink sink) const;
+  // Of the logits' matrix, there and back; nothing without a vocabulary.
+  void Logits(const LayerProducts& product, Sink sink) const;
   void Backward(Sink sink) const;
-  // Gradients, or ZeRO's parts of them; those of vectors on the diagonal.
+  // Gradients, or ZeRO's parts of them; those of vectors, where there is a vocabulary or they are
+  // on the diagonal.
   void StepEnd(Sink sink) const;
+  // Gradients of vectors that one axis of c and r cuts, elements of all devices, over all that have
+  // copies: axis after axis, each of what the one before has left of it.
+  void SumVectors(GridAxis axis, double elements, Sink sink) const;
+  // Of what a layer computes, the time beside which nothing else runs.
+  double FreeForward(int matrix) const;
   // One message between stages; nothing without a pipeline.
   CollectiveUse Transfer() const;
 
@@ -31,13 +39,18 @@ class CollectiveWalk {
     double seconds = 0;  // of what may run beside it
     absl::string_view by;
   };
+  using PerMatrix = std::array<double, kBlockMatrices>;
 
   // Tells the sink of one, with what becomes of its time, unless its group is one device or nothing
   // is to move. In place: there are so many that copies would count.
   void Tell(CollectiveUse& use, const Hiding& hiding, Sink sink) const;
   void Tell(CollectiveUse&& use, const Hiding& hiding, Sink sink) const { Tell(use, hiding, sink); }
   CollectiveUse WeightGather(int matrix) const;
-  void ForwardMatrix(int matrix, absl::string_view pass, Sink sink) const;
+  double GatherSeconds(int matrix) const;
+  // Of each matrix's gather one ahead in a forward pass, what hides in the mean of all layers; and
+  // of a block that is computed again, which gathers ahead inside of itself alone.
+  PerMatrix HiddenGathers(bool again) const;
+  void ForwardMatrix(int matrix, absl::string_view pass, double hidden_gather, Sink sink) const;
   void BackwardMatrix(int matrix, Sink sink) const;
   void GatherInput(int matrix, absl::string_view pass, const Hiding& hiding, Sink sink) const;
   void Attention(absl::string_view pass, Sink sink) const;
@@ -46,11 +59,10 @@ class CollectiveWalk {
   void ZeroGathers(absl::string_view pass, Sink sink) const;
   void SumOverCopies(absl::string_view object, double elements, bool over_experts, Sink sink) const;
   void VectorGradients(Sink sink) const;
+  void DiagonalGradients(Sink sink) const;
   // Elements of a vector that c or r cuts, of a device's layers, on all devices.
   PerAxis<double> VectorElements() const;
   bool HasRing() const;
-  // Of what a layer computes, the time beside which nothing else runs.
-  double FreeForward(int matrix) const;
   double FreeBackward(int matrix) const;
   double Blocks() const;         // of a step, on a device
   double UncachedShare() const;  // of layers whose gathered weights don't stay

@@ -1,6 +1,7 @@
 #include "planner/parallelism/memory_model.h"
 
 #include <algorithm>
+#include <array>
 
 namespace crossmesh {
 namespace {
@@ -70,7 +71,8 @@ struct ActivationSides {
   double inner_operands = 0;
 };
 
-ActivationSides SidesOf(const Transformer& model, const Training& training) {
+// Of attention, and of the MLP.
+std::array<ActivationSides, 2> SidesOf(const Transformer& model, const Training& training) {
   const double element = training.element_bytes;
   const auto hidden = static_cast<double>(model.hidden);
   const auto query = static_cast<double>(model.query_width());
@@ -79,10 +81,41 @@ ActivationSides SidesOf(const Transformer& model, const Training& training) {
       model.experts > 0 ? static_cast<double>(model.experts_per_token) * training.expert_imbalance
                         : 1;
   const double inner = experts * static_cast<double>(model.feed_forward);
-  return {.stream = hidden * (2 * element + 2 * kMaskBytes),
-          .stream_operands = hidden * element * (1 + experts),
-          .inner = element * (query + 2 * kv + (model.gated ? 2 : 1) * inner),
-          .inner_operands = element * (query + inner)};
+  const double stream = hidden * (element + kMaskBytes);
+  return {{{.stream = stream,
+            .stream_operands = hidden * element,
+            .inner = element * (query + 2 * kv),
+            .inner_operands = element * query},
+           {.stream = stream,
+            .stream_operands = hidden * element * experts,
+            .inner = element * (model.gated ? 2 : 1) * inner,
+            .inner_operands = element * inner}}};
+}
+
+// With the scores of attention, where these are kept.
+double ActivationBytes(const Training& training, const GridShape& shape,
+                       const ActivationSides& sides, double scores) {
+  const auto c = static_cast<double>(shape.grid.c());
+  const auto r = static_cast<double>(shape.grid.r());
+  if (training.activations == ActivationForm::kReplicated) {
+    return shape.rows * ((sides.stream + sides.stream_operands) / c +
+                         (sides.inner + sides.inner_operands + scores) / r);
+  }
+  const double operands = training.keep_gathered
+                              ? sides.stream_operands / c + sides.inner_operands / r
+                              : (sides.stream_operands + sides.inner_operands) / (c * r);
+  return shape.rows * ((sides.stream + sides.inner + scores) / (c * r) + operands);
+}
+
+double ScoreBytes(const Transformer& model, const Training& training) {
+  if (training.flash_attention || training.recompute != Recompute::kNone) return 0;
+  return kScoreElementBytes * static_cast<double>(model.heads * training.sequence);
+}
+
+// Logits of two bytes, and their gradient of four.
+double LogitsBytes(const Transformer& model, const GridShape& shape) {
+  return 6 * shape.rows * static_cast<double>(model.vocabulary) /
+         static_cast<double>(shape.grid.r());
 }
 
 // The block's input is all that stays.
@@ -112,21 +145,9 @@ double OptimizedParameters(const Transformer& model, const Training& training,
 
 double BlockActivationBytes(const Transformer& model, const Training& training,
                             const GridShape& shape) {
-  const auto c = static_cast<double>(shape.grid.c());
-  const auto r = static_cast<double>(shape.grid.r());
-  const ActivationSides sides = SidesOf(model, training);
-  double scores = 0;
-  if (!training.flash_attention && training.recompute == Recompute::kNone) {
-    scores = kScoreElementBytes * static_cast<double>(model.heads * training.sequence);
-  }
-  if (training.activations == ActivationForm::kReplicated) {
-    return shape.rows * ((sides.stream + sides.stream_operands) / c +
-                         (sides.inner + sides.inner_operands + scores) / r);
-  }
-  const double operands = training.keep_gathered
-                              ? sides.stream_operands / c + sides.inner_operands / r
-                              : (sides.stream_operands + sides.inner_operands) / (c * r);
-  return shape.rows * ((sides.stream + sides.inner + scores) / (c * r) + operands);
+  const auto [attention, mlp] = SidesOf(model, training);
+  return ActivationBytes(training, shape, attention, ScoreBytes(model, training)) +
+         ActivationBytes(training, shape, mlp, 0);
 }
 
 MemoryTerms MemoryOf(const Transformer& model, const Training& training, const GridShape& shape) {
@@ -145,9 +166,7 @@ MemoryTerms MemoryOf(const Transformer& model, const Training& training, const G
     of_microbatch = layers * BlockInputBytes(model, training, shape);
     first.live_block = block;
   }
-  // Logits of two bytes, and their gradient of four.
-  const double logits =
-      6 * shape.rows * static_cast<double>(model.vocabulary) / static_cast<double>(grid.r());
+  const double logits = LogitsBytes(model, shape);
   if (grid.pipeline() == 1) {
     if (!model.tied) AddState(local.embedding, copies, training, first);
     first.activations = of_microbatch;
@@ -159,6 +178,38 @@ MemoryTerms MemoryOf(const Transformer& model, const Training& training, const G
   last.activations = of_microbatch;
   last.logits = logits;
   return first.total() >= last.total() ? first : last;
+}
+
+MemoryTerms MemoryOf(const Transformer& model, const Training& training,
+                     std::span<const PartsOfShape> parts) {
+  MemoryTerms terms;
+  const auto [attention, mlp] = SidesOf(model, training);
+  const Overlaps& overlaps = training.overlaps;
+  const bool ahead = overlaps.weight_gathers || overlaps.backward_gathers;
+  for (const PartsOfShape& of : parts) {
+    const std::array<MatrixShape, kBlockMatrices>& matrices = of.shape.matrices;
+    const double of_attention = matrices[0].elements() + matrices[1].elements();
+    const double of_mlp = matrices[2].elements() + matrices[3].elements();
+    const auto z = static_cast<double>(of.shape.grid.z());
+    const double blocks = (of.attention * of_attention + of.mlp * of_mlp) / z;
+    const double embedding = static_cast<double>(model.vocabulary * model.hidden) /
+                             static_cast<double>(of.shape.grid.tensor_degree());
+    const double tables = of.has_logits ? embedding * (model.tied ? 1 : 2) : 0;
+    AddState(blocks + tables, 1, training, terms);
+    terms.activations +=
+        of.attention * ActivationBytes(training, of.shape, attention, ScoreBytes(model, training)) +
+        of.mlp * ActivationBytes(training, of.shape, mlp, 0);
+    if (of.has_logits) terms.logits = LogitsBytes(model, of.shape);
+    if (of.shape.grid.z() == 1) continue;
+    double largest =
+        of.attention > 0 ? std::max(matrices[0].elements(), matrices[1].elements()) : 0;
+    if (of.mlp > 0) largest = std::max({largest, matrices[2].elements(), matrices[3].elements()});
+    terms.gathered = std::max(terms.gathered, (ahead ? 2 : 1) * largest * training.element_bytes);
+    terms.cached +=
+        (of.cached_attention * of_attention + of.cached_mlp * of_mlp) * training.element_bytes;
+    if (overlaps.weight_gradients) terms.pending_scatters += blocks * training.element_bytes;
+  }
+  return terms;
 }
 
 }  // namespace crossmesh

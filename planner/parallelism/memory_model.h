@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include <absl/strings/string_view.h>
 
@@ -43,6 +44,18 @@ inline constexpr std::array<MemoryTermField, 9> kMemoryTermFields = {{
 
 // Of the first stage, or of the last one where that holds more. Cost: constant.
 MemoryTerms MemoryOf(const Transformer& model, const Training& training, const GridShape& shape);
+
+// Of a model in one stage whose parts are on several grids, with copied state: those of one.
+struct PartsOfShape {
+  GridShape shape;
+  double attention = 0;  // of so many layers
+  double mlp = 0;
+  bool has_logits = false;
+  double cached_attention = 0;  // of so many, gathered weights stay
+  double cached_mlp = 0;
+};
+MemoryTerms MemoryOf(const Transformer& model, const Training& training,
+                     std::span<const PartsOfShape> parts);
 
 // Parameters whose optimizer state the device has, of the first stage.
 double OptimizedParameters(const Transformer& model, const Training& training,

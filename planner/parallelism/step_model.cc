@@ -9,9 +9,6 @@
 namespace crossmesh {
 namespace {
 
-// Gradient and state are read, state and weight are written.
-constexpr double kOptimizerTrafficBytes = 30;
-
 // What attention's core costs again in the backward pass.
 double RecomputeSeconds(const Training& training, const BlockWork& work) {
   switch (training.recompute) {
@@ -76,7 +73,6 @@ struct StepModel::UseSums {
   };
   Pass forward;
   Pass backward;
-  double first_gather = 0;  // that other gathers hide behind the layer before, and nothing its own
   CollectiveUse transfer;
 };
 
@@ -92,10 +88,7 @@ StepModel::UseSums StepModel::SumUses(const GridShape& shape, const BlockWork& w
     pass.hidden += share.hidden_seconds / microbatches;
   };
   CollectiveWalk walk(*this, shape, work);
-  walk.Forward([&](const CollectiveUse& use) {
-    if (use.axis == GridAxis::kZ && sums.first_gather == 0) sums.first_gather = use.hidden_seconds;
-    add(use, sums.forward);
-  });
+  walk.Forward([&](const CollectiveUse& use) { add(use, sums.forward); });
   walk.Backward([&](const CollectiveUse& use) { add(use, sums.backward); });
   if (shape.grid.pipeline() > 1) sums.transfer = walk.Transfer();
   return sums;
@@ -153,14 +146,19 @@ StepPrice StepModel::PriceOf(const GridShape& shape, const BlockWork& work,
   StepPrice price;
   const UseSums sums = SumUses(shape, work, price);
   for (const CollectiveShare& share : once) Add(share, price);
-  price.exposed_seconds[GridAxis::kZ] += sums.first_gather;
-  price.hidden_seconds[GridAxis::kZ] -= sums.first_gather;
+  // Of the last stage alone, as its products are.
+  double hidden_by_logits = 0;
+  CollectiveWalk(*this, shape, work).Logits(logits, [&](const CollectiveUse& use) {
+    const CollectiveShare share = ShareOf(use, shape.grid);
+    Add(share, price);
+    hidden_by_logits += share.hidden_seconds;
+  });
   const auto microbatches = static_cast<double>(shape.microbatches);
   price.compute_seconds = microbatches * static_cast<double>(shape.layers) *
                           (work.forward() + work.backward() + RecomputeSeconds(training_, work));
   price.slowdown_seconds =
       (device_.overlap_slowdown - 1) *
-      (microbatches * (sums.forward.hidden + sums.backward.hidden) - sums.first_gather);
+      (microbatches * (sums.forward.hidden + sums.backward.hidden) + hidden_by_logits);
   price.logits_seconds = microbatches * (logits.forward + logits.backward());
   price.optimizer_seconds = OptimizedParameters(model_, training_, shape) * kOptimizerTrafficBytes /
                             device_.memory_bytes_per_second;
@@ -186,6 +184,7 @@ std::vector<CollectiveUse> StepModel::Collectives(const GridShape& shape) const 
   const auto keep = [&uses](const CollectiveUse& use) { uses.push_back(use); };
   walk.StepBegin(keep);
   walk.Forward(keep);
+  walk.Logits(LogitsProducts(model_, device_, shape), keep);
   walk.Backward(keep);
   walk.StepEnd(keep);
   if (shape.grid.pipeline() > 1) uses.push_back(walk.Transfer());

@@ -41,7 +41,7 @@ struct StepPrice {
 struct CollectiveUse {
   absl::string_view pass;  // "step begin", "forward", "recompute", "backward", "step end"
   absl::string_view
-      object;  // "qkv", "attention", "experts", "block", "stage", "gradients", "vectors"
+      object;  // "qkv", "attention", "experts", "block", "logits", "stage", "gradients", "vectors"
   absl::string_view what;  // "weights", "output", ...
   CollectiveOp op = CollectiveOp::kAllReduce;
   GridAxis axis = GridAxis::kC;
@@ -60,13 +60,16 @@ struct CollectiveShare {
   double wire_bytes = 0;
 };
 // Of those that are there once in a step, whatever the microbatch.
-using SharesOfStep = absl::InlinedVector<CollectiveShare, 18>;
+using SharesOfStep = absl::InlinedVector<CollectiveShare, 26>;
 
 // Our cost model: collectives at the rates of their positions, products by size, what overlaps
 // hide, schedules by their closed forms, memory by its terms. docs/grids.md has the formulas.
 // Immutable; its functions allocate nothing but for Collectives.
 class StepModel {
  public:
+  // Of a parameter: gradient and state are read, state and weight are written.
+  static constexpr double kOptimizerTrafficBytes = 30;
+
   // InvalidArgument as the Validate functions.
   static absl::StatusOr<StepModel> Create(Transformer model, Training training,
                                           DeviceProfile device, PositionRates rates);
@@ -85,7 +88,7 @@ class StepModel {
   MemoryTerms Memory(const GridShape& shape) const { return MemoryOf(model_, training_, shape); }
   // Its pipeline, with what collectives expose in the ops; of one rank, too.
   EqualPipeline PipelineOf(const GridShape& shape) const;
-  // What Price adds up, in the order of a step; but the first gather of a step shows.
+  // What Price adds up, in the order of a step.
   std::vector<CollectiveUse> Collectives(const GridShape& shape) const;
   // What an axis of a grid has.
   const AxisRate& RateOf(const Grid& grid, GridAxis axis) const {

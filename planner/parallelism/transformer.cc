@@ -70,12 +70,20 @@ std::array<BlockMatrix, kBlockMatrices> MatricesOf(const Transformer& model) {
 }
 
 BlockVectors VectorsOf(const Transformer& model) {
-  BlockVectors vectors{.of_c = 4 * model.hidden};
-  for (const BlockMatrix& matrix : MatricesOf(model)) {
-    if (matrix.of_experts) continue;
-    (matrix.transposed ? vectors.of_c : vectors.of_r) += matrix.n;
+  const auto [attention, mlp] = VectorsOfHalves(model);
+  return {.of_c = attention.of_c + mlp.of_c, .of_r = attention.of_r + mlp.of_r};
+}
+
+std::array<BlockVectors, 2> VectorsOfHalves(const Transformer& model) {
+  std::array<BlockVectors, 2> halves;
+  const std::array<BlockMatrix, kBlockMatrices> matrices = MatricesOf(model);
+  for (int i = 0; i < kBlockMatrices; ++i) {
+    BlockVectors& vectors = halves[i / 2];
+    if (!matrices[i].transposed) vectors.of_c += 2 * model.hidden;
+    if (matrices[i].of_experts) continue;
+    (matrices[i].transposed ? vectors.of_c : vectors.of_r) += matrices[i].n;
   }
-  return vectors;
+  return halves;
 }
 
 int64_t BlockParameters(const Transformer& model) {

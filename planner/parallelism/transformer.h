@@ -61,6 +61,8 @@ struct BlockVectors {
   int64_t of_r = 0;
 };
 BlockVectors VectorsOf(const Transformer& model);
+// The same of attention, and of the MLP.
+std::array<BlockVectors, 2> VectorsOfHalves(const Transformer& model);
 
 // Elements of the matrices of a block; all experts, or those that a device has.
 int64_t BlockParameters(const Transformer& model);

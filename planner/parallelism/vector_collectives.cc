@@ -1,4 +1,4 @@
-// Of vectors on the diagonal. collective_walk.cc has all else.
+// Of vectors: norms, biases, embeddings. collective_walk.cc has all else.
 
 #include "planner/parallelism/collective_walk.h"
 
@@ -38,9 +38,40 @@ void CollectiveWalk::StepBegin(Sink sink) const {
   }
 }
 
-// Scattered over z; then the diagonal takes what each of the others has.
+void CollectiveWalk::SumVectors(GridAxis axis, double elements, Sink sink) const {
+  double message =
+      elements / static_cast<double>(shape_.grid[axis]) * training_.data_gradient_bytes;
+  for (const GridAxis over : {GridAxis::kC, GridAxis::kR, GridAxis::kZ, GridAxis::kContext,
+                              GridAxis::kExpert, GridAxis::kData}) {
+    const bool is_face = over == GridAxis::kC || over == GridAxis::kR;
+    // Copies of activations give the same gradients.
+    if (is_face && (over == axis || training_.activations == ActivationForm::kReplicated)) continue;
+    Tell({.pass = "step end",
+          .object = "vectors",
+          .what = "gradients",
+          .op = CollectiveOp::kAllReduce,
+          .axis = over,
+          .message_bytes = message,
+          .count = 1},
+         {}, sink);
+    message /= static_cast<double>(shape_.grid[over]);
+  }
+}
+
 void CollectiveWalk::VectorGradients(Sink sink) const {
-  if (training_.vectors == VectorForm::kReplicated) return;
+  const bool is_diagonal = training_.vectors == VectorForm::kDiagonal;
+  if (step_.model().vocabulary > 0) {
+    const PerAxis<double> elements = VectorElements();
+    const double embeddings =
+        static_cast<double>((step_.model().vocabulary + training_.sequence) * step_.model().hidden);
+    SumVectors(GridAxis::kC, embeddings + (is_diagonal ? 0 : elements[GridAxis::kC]), sink);
+    if (!is_diagonal) SumVectors(GridAxis::kR, elements[GridAxis::kR], sink);
+  }
+  if (is_diagonal) DiagonalGradients(sink);
+}
+
+// Scattered over z; then the diagonal takes what each of the others has.
+void CollectiveWalk::DiagonalGradients(Sink sink) const {
   const PerAxis<double> elements = VectorElements();
   for (const GridAxis axis : {GridAxis::kC, GridAxis::kR}) {
     const double message =

@@ -247,7 +247,7 @@ TEST_F(GridProcessesTest, LossesAreThoseOfOneProcessOnEveryGrid) {
   ASSERT_NO_FATAL_FAILURE(Start(
       SmallTraining(), {"r=8", "c=8", "z=8", "data=8", "c=2,r=2,z=2", "r=2,z=2,data=2 overlaps=all",
                         "c=2,r=4", "c=2,r=2,z=2 scattered", "c=2,r=2,z=2 scattered diagonal",
-                        "r=2,z=2|c=2,data=2 microbatches=4"}));
+                        "r=2,z=2|c=2,data=2 microbatches=4", "r=2,z=4+c=2,r=2,z=2@mlp"}));
   const Alone alone(settings_, 20);
   for (size_t phase = 0; phase < phases_.size(); ++phase) {
     SCOPED_TRACE(phases_[phase]);

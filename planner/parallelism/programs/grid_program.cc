@@ -11,7 +11,6 @@
 #include "planner/parallelism/programs/stage_writer.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <string>
 #include <utility>
@@ -25,16 +24,6 @@ namespace {
 template <typename... Parts>
 absl::Status Refused(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat("program of a grid: ", parts...));
-}
-
-// The axes that programs know, the nearest neighbours last.
-constexpr std::array<GridAxis, 4> kMeshAxes = {GridAxis::kData, GridAxis::kZ, GridAxis::kR,
-                                               GridAxis::kC};
-
-absl::Status CheckAxes(const Grid& grid) {
-  const int64_t devices = grid.data() * grid.z() * grid.r() * grid.c();
-  if (devices == grid.devices()) return absl::OkStatus();
-  return Refused("expected a grid of c, r, z and data for each stage, found ", ToString(grid));
 }
 
 absl::Status CheckTraining(const Transformer& model, const Training& training) {
@@ -72,7 +61,8 @@ absl::StatusOr<int64_t> MicrobatchOf(const GridProgramRequest& request, const Gr
 }
 
 // What is transferred is no larger than tensors may be.
-absl::Status CheckSizes(const GridProgramRequest& request, const GridStage& stage) {
+absl::Status CheckSizes(const GridProgramRequest& request, const GridStage& stage,
+                        const Grid& grid) {
   const Transformer& model = request.model;
   double width = static_cast<double>(model.vocabulary);
   double matrix = width * static_cast<double>(model.hidden);
@@ -95,8 +85,8 @@ absl::Status CheckSizes(const GridProgramRequest& request, const GridStage& stag
   } sizes[] = {{"rows of a batch", rows, Shape::kDimensionMax},
                {"activations of a batch", rows * width, Shape::kElementsMax},
                {"elements of a matrix", matrix, Shape::kDimensionMax},
-               {"gradients of a matrix of all copies",
-                matrix * static_cast<double>(stage.grid.data()), Shape::kElementsMax},
+               {"gradients of a matrix of all copies", matrix * static_cast<double>(grid.data()),
+                Shape::kElementsMax},
                {"elements of norms, biases and embeddings", vectors, Shape::kDimensionMax}};
   for (const auto& [name, elements, most] : sizes) {
     if (elements <= static_cast<double>(most)) continue;
@@ -105,22 +95,9 @@ absl::Status CheckSizes(const GridProgramRequest& request, const GridStage& stag
   return absl::OkStatus();
 }
 
-absl::Status CheckStage(const GridProgramRequest& request, const GridStage& stage) {
-  const Grid& grid = stage.grid;
-  RETURN_IF_ERROR(CheckAxes(grid));
-  if (stage.layers < 1 || stage.mesh == nullptr || stage.mesh->slots() != grid.devices()) {
-    return Refused("expected layers, and a mesh of ", grid.devices(), " devices, found ",
-                   stage.layers, " and ", stage.mesh == nullptr ? 0 : stage.mesh->slots());
-  }
-  for (size_t axis = 0; axis < kMeshAxes.size(); ++axis) {
-    const Axis expected = {.name = std::string(GridAxisName(kMeshAxes[axis])),
-                           .size = grid[kMeshAxes[axis]]};
-    if (stage.mesh->rank() != std::ssize(kMeshAxes) || stage.mesh->axes()[axis] != expected) {
-      return Refused("expected a mesh of grid ", ToString(grid), ", found ",
-                     AxesToString(stage.mesh->axes()));
-    }
-  }
-  RETURN_IF_ERROR(CheckSizes(request, stage));
+absl::Status CheckGridOfStage(const GridProgramRequest& request, const GridStage& stage,
+                              const Grid& grid) {
+  RETURN_IF_ERROR(CheckSizes(request, stage, grid));
   ASSIGN_OR_RETURN(const int64_t microbatch, MicrobatchOf(request, grid));
   Training training = request.training;
   training.microbatch =
@@ -130,6 +107,31 @@ absl::Status CheckStage(const GridProgramRequest& request, const GridStage& stag
   if (request.model.vocabulary % grid.r() != 0 || block % grid.z() != 0) {
     return Refused("expected a vocabulary that r cuts, and z what is left of its matrix, found ",
                    request.model.vocabulary, " and ", ToString(grid));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckStage(const GridProgramRequest& request, size_t place) {
+  const GridStage& stage = request.stages[place];
+  if (stage.layers < 1 || stage.mesh == nullptr || stage.mesh->slots() != stage.grid.devices()) {
+    return Refused("expected layers, and a mesh of ", stage.grid.devices(), " devices, found ",
+                   stage.layers, " and ", stage.mesh == nullptr ? 0 : stage.mesh->slots());
+  }
+  ASSIGN_OR_RETURN(const PartsOnGrids parts, PartsOfStage(request.stages, place));
+  if (parts.grids.size() > 1 && request.training.vectors == VectorForm::kDiagonal) {
+    return Refused("expected one grid in a stage beside vectors on the diagonal, found ",
+                   parts.grids.size());
+  }
+  ASSIGN_OR_RETURN(const Mesh expected, MeshOfGrids(parts.grids, stage.mesh->devices()));
+  if (*stage.mesh != expected) {
+    return Refused("expected a mesh ", AxesToString(expected.axes()), ", of grid ",
+                   ToString(LayerGrids{stage.grid, stage.others}), ", found ",
+                   AxesToString(stage.mesh->axes()));
+  }
+  for (const Grid& grid : parts.grids) {
+    const absl::Status status = CheckGridOfStage(request, stage, grid);
+    RETURN_IF_ERROR(parts.grids.size() == 1 ? status
+                                            : At(absl::StrCat("grid ", ToString(grid)), status));
   }
   return absl::OkStatus();
 }
@@ -144,20 +146,36 @@ Schedule OneByOne(int32_t microbatches) {
   return schedule;
 }
 
-// Each microbatch goes forward through the stage, and then back.
-absl::Status CheckOps(const std::vector<Op>& ops, StageIndex stage, int32_t microbatches) {
-  std::vector<int> passes(microbatches);
-  for (const Op& op : ops) {
-    const bool is_forward = op.kind == OpKind::kForward;
-    const bool is_whole = is_forward || op.kind == OpKind::kBackward;
-    if (is_whole && !op.is_fused && op.stage == stage && op.microbatch >= 0 &&
-        op.microbatch < microbatches && passes[op.microbatch]++ == (is_forward ? 0 : 1)) {
-      continue;
-    }
-    return Refused("expected a forward and then a backward op of stage ", stage, " for each of ",
-                   microbatches, " microbatches, found ", ToString(op));
+// What of a microbatch a stage has done.
+enum class Progress : uint8_t { kNothing, kForward, kInputGradient, kAll };
+
+// What it has done after an op; nothing when that is not its turn.
+std::optional<Progress> After(Progress done, const Op& op) {
+  if (op.is_fused) return std::nullopt;
+  if (done == Progress::kNothing && op.kind == OpKind::kForward) return Progress::kForward;
+  if (done == Progress::kForward && op.kind == OpKind::kBackward) return Progress::kAll;
+  if (done == Progress::kForward && op.kind == OpKind::kInputGradient) {
+    return Progress::kInputGradient;
   }
-  if (std::ssize(ops) == int64_t{2} * microbatches) return absl::OkStatus();
+  if (done == Progress::kInputGradient && op.kind == OpKind::kWeightGradient) return Progress::kAll;
+  return std::nullopt;
+}
+
+// Each microbatch goes forward through the stage, and then back, at once or gradient by gradient.
+absl::Status CheckOps(const std::vector<Op>& ops, StageIndex stage, int32_t microbatches) {
+  std::vector<Progress> done(microbatches);
+  for (const Op& op : ops) {
+    const bool is_known = op.stage == stage && op.microbatch >= 0 && op.microbatch < microbatches;
+    const std::optional<Progress> after = is_known ? After(done[op.microbatch], op) : std::nullopt;
+    if (!after.has_value()) {
+      return Refused("expected a forward and then a backward op of stage ", stage, " for each of ",
+                     microbatches, " microbatches, found ", ToString(op));
+    }
+    done[op.microbatch] = *after;
+  }
+  if (std::ranges::all_of(done, [](Progress of) { return of == Progress::kAll; })) {
+    return absl::OkStatus();
+  }
   return Refused("expected a forward and a backward op of stage ", stage, " for each of ",
                  microbatches, " microbatches, found ", ops.size(), " ops");
 }
@@ -179,16 +197,11 @@ class Maker {
       : request_(request), schedule_(std::move(schedule)), program_(Ranks(request)) {}
 
   LayerProgram Make() && {
-    int64_t first_layer = 0;
     for (size_t stage = 0; stage < request_.stages.size(); ++stage) {
-      StageWriter writer(SettingsOf(stage, first_layer), program_);
+      StageWriter writer(SettingsOf(stage), program_);
       writer.Begin();
-      for (const Op& op : schedule_.ranks[stage]) {
-        op.kind == OpKind::kForward ? writer.Forward(op.microbatch)
-                                    : writer.Backward(op.microbatch);
-      }
+      for (const Op& op : schedule_.ranks[stage]) Write(op, writer);
       writer.Finish();
-      first_layer += request_.stages[stage].layers;
     }
     return std::move(program_).Finish();
   }
@@ -200,16 +213,38 @@ class Maker {
     return ranks;
   }
 
+  static void Write(const Op& op, StageWriter& writer) {
+    switch (op.kind) {
+      case OpKind::kForward:
+        return writer.Forward(op.microbatch);
+      case OpKind::kBackward:
+        return writer.Backward(op.microbatch);
+      case OpKind::kInputGradient:
+        return writer.BackwardInputs(op.microbatch);
+      case OpKind::kWeightGradient:
+        return writer.BackwardWeights(op.microbatch);
+    }
+  }
+
+  PartsOnGrids PartsOf(size_t stage) const {
+    absl::StatusOr<PartsOnGrids> parts = PartsOfStage(request_.stages, stage);
+    CHECK_OK(parts.status());
+    return *std::move(parts);
+  }
+
   // Of a microbatch, or of half of it.
   int64_t Rows() const {
     return request_.training.batch * request_.training.sequence / request_.microbatches /
            (request_.training.overlaps.split_batch ? 2 : 1);
   }
 
-  StageSizes SizesOf(size_t stage) const {
+  // Of one of the stage's grids.
+  StageSizes SizesOf(size_t stage, const PartsOnGrids& parts, size_t grid) const {
     const Training& training = request_.training;
-    return {.prefix = request_.stages.size() == 1 ? "" : absl::StrCat("stage", stage, "."),
-            .grid = request_.stages[stage].grid,
+    return {.stage = request_.stages.size() == 1 ? "" : absl::StrCat("stage", stage, "."),
+            .part = parts.grids.size() == 1 ? "" : absl::StrCat("grid", grid, "."),
+            .grid = parts.grids[grid],
+            .axes = AxesOnMesh(parts.grids[grid], request_.stages[stage].mesh->axes()),
             .scattered = training.activations == ActivationForm::kScattered,
             .diagonal = training.vectors == VectorForm::kDiagonal,
             .rows = Rows(),
@@ -219,30 +254,45 @@ class Maker {
             .scatter_buffers = training.overlaps.weight_gradients ? request_.pending_scatters : 1};
   }
 
+  // Of the stage's last part, or of its first one.
+  GridTransfers End(size_t stage, bool is_last) const {
+    const PartsOnGrids parts = PartsOf(stage);
+    return GridTransfers(
+        SizesOf(stage, parts, is_last ? parts.grid_of.back() : parts.grid_of.front()));
+  }
+
   // Activations between two neighbouring stages, or their gradients on the way back.
   GridTransfers::Transfer Between(size_t from, size_t to) const {
     if (std::max(from, to) >= request_.stages.size()) return std::nullopt;
-    return GridTransfers(SizesOf(from))
-        .Leaving(from < to ? "activations" : "gradients", GridTransfers(SizesOf(to)));
+    return End(from, from < to)
+        .Leaving(from < to ? "activations" : "gradients", End(to, to < from));
   }
 
-  StageSettings SettingsOf(size_t stage, int64_t first_layer) const {
-    const Grid& grid = request_.stages[stage].grid;
-    const absl::StatusOr<int64_t> microbatch = MicrobatchOf(request_, grid);
+  StageGrid GridOf(size_t stage, const PartsOnGrids& parts, size_t grid) const {
+    const absl::StatusOr<int64_t> microbatch = MicrobatchOf(request_, parts.grids[grid]);
     CHECK_OK(microbatch.status());
-    const GridShape shape = ShapeOf(request_.model, request_.training, grid, *microbatch);
+    const GridShape shape =
+        ShapeOf(request_.model, request_.training, parts.grids[grid], *microbatch);
+    return {.sizes = SizesOf(stage, parts, grid),
+            .work = WorkOfBlock(request_.model, request_.training, request_.device, shape),
+            .logits = LogitsProducts(request_.model, request_.device, shape)};
+  }
+
+  StageSettings SettingsOf(size_t stage) const {
+    const PartsOnGrids parts = PartsOf(stage);
+    std::vector<StageGrid> grids;
+    for (size_t grid = 0; grid < parts.grids.size(); ++grid) {
+      grids.push_back(GridOf(stage, parts, grid));
+    }
     // Before the first stage there is none: an index that no stage has.
     const size_t before = stage == 0 ? request_.stages.size() : stage - 1;
     return {.rank = static_cast<RankIndex>(stage),
             .is_first = stage == 0,
             .is_last = stage + 1 == request_.stages.size(),
-            .first_layer = first_layer,
-            .layers = request_.stages[stage].layers,
             .model = request_.model,
             .training = request_.training,
-            .sizes = SizesOf(stage),
-            .work = WorkOfBlock(request_.model, request_.training, request_.device, shape),
-            .logits = LogitsProducts(request_.model, request_.device, shape),
+            .parts = parts,
+            .grids = std::move(grids),
             .activations_in = Between(before, stage),
             .activations_out = Between(stage, stage + 1),
             .gradients_in = Between(stage + 1, stage),
@@ -256,13 +306,10 @@ class Maker {
 
 }  // namespace
 
-absl::StatusOr<Mesh> MeshOfGrid(const Grid& grid, std::span<const DeviceId> devices) {
-  RETURN_IF_ERROR(CheckAxes(grid));
-  std::vector<Axis> axes;
-  for (const GridAxis axis : kMeshAxes) {
-    axes.push_back({.name = std::string(GridAxisName(axis)), .size = grid[axis]});
-  }
-  return Mesh::Create(std::move(axes), {devices.begin(), devices.end()});
+absl::StatusOr<PartsOnGrids> PartsOfStage(const std::vector<GridStage>& stages, size_t stage) {
+  StageParts of{.layers = stages[stage].layers, .has_logits = stage + 1 == stages.size()};
+  for (size_t before = 0; before < stage; ++before) of.first_layer += stages[before].layers;
+  return PartsOf({stages[stage].grid, stages[stage].others}, of);
 }
 
 absl::StatusOr<std::vector<GridStage>> StagesOfGrid(const Grid& grid,
@@ -302,7 +349,7 @@ absl::StatusOr<LayerProgram> MakeGridProgram(const GridProgramRequest& request) 
   }
   int64_t layers = 0;
   for (size_t stage = 0; stage < request.stages.size(); ++stage) {
-    RETURN_IF_ERROR(At(absl::StrCat("stage ", stage), CheckStage(request, request.stages[stage])));
+    RETURN_IF_ERROR(At(absl::StrCat("stage ", stage), CheckStage(request, stage)));
     layers += request.stages[stage].layers;
   }
   if (layers != request.model.layers) {

@@ -6,6 +6,8 @@
 #include "planner/layers/layer_program.h"
 #include "planner/parallelism/device_profile.h"
 #include "planner/parallelism/grid.h"
+#include "planner/parallelism/layer_grids.h"
+#include "planner/parallelism/programs/grid_mesh.h"
 #include "planner/parallelism/training.h"
 #include "planner/parallelism/transformer.h"
 #include "planner/pipeline/schedule.h"
@@ -19,17 +21,16 @@
 
 namespace crossmesh {
 
-// The mesh of a grid on these devices, with the axes data, z, r and c in that order, so that the
-// neighbours of c are neighbours. InvalidArgument: other axes of more than one, or another count of
-// devices; what Mesh::Create finds.
-absl::StatusOr<Mesh> MeshOfGrid(const Grid& grid, std::span<const DeviceId> devices);
-
-// A part of the model on a grid of its own.
+// A part of the model on devices of its own.
 struct GridStage {
   Grid grid;
-  std::shared_ptr<const Mesh> mesh;  // as MeshOfGrid makes it
+  std::shared_ptr<const Mesh> mesh;  // as MeshOfGrids makes it of all its grids
   int64_t layers = 0;
+  std::vector<GridOfLayers> others = {};  // as LayerGrids; layers are the model's
 };
+
+// The parts of a stage, on their grids: `first_layer` is the stage's first one. As PartsOf.
+absl::StatusOr<PartsOnGrids> PartsOfStage(const std::vector<GridStage>& stages, size_t stage);
 
 // The stages of a grid, of as many layers each, on its devices in the order c, r, z, pipeline,
 // data. InvalidArgument: as MeshOfGrid, but for the pipeline axis; layers that it does not divide.
@@ -55,15 +56,18 @@ struct GridProgramRequest {
 // The step as ops and transfers (docs/grids.md): for each matrix of a block its three products,
 // with the collectives of its grid around them, in the order that the overlaps ask for; then sums
 // over copies. Names of ops are those of GridOp. A collective whose group is one device is left
-// out; ops are the same on every grid of one form. The process that computes keeps what a later op
+// out; ops are the same on every grid of one form. Where the next part of a stage has another grid,
+// the residual stream goes there by the cheapest collectives (leave, arrive, of the matrix that
+// comes next), and its gradient back. The process that computes keeps what a later op
 // needs, gathered weights of the other half, or of the layers that are cached, among it.
 //
 // InvalidArgument: what CheckGrid finds, with the stage; no stages; layers that are not the
 // model's; no vocabulary, or one that r does not cut; tensors larger
 // than a Shape; experts; an order of the axes of its own;
-// ZeRO; recomputing; scattered inputs that are to be gathered again; halves of an odd microbatch; a
+// ZeRO; recomputing; scattered inputs that are to be gathered again; halves of an odd microbatch;
+// what PartsOf finds; several grids in a stage beside vectors on the diagonal; a
 // schedule of other stages or microbatches, in which a microbatch does not go forward and then back
-// once, or with gradients one by one or fused ops. Cost: linear in the ops.
+// once, at once or with the weights' gradients later, or with fused ops. Cost: linear in the ops.
 absl::StatusOr<LayerProgram> MakeGridProgram(const GridProgramRequest& request);
 
 }  // namespace crossmesh

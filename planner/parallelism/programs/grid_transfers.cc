@@ -13,8 +13,6 @@ namespace {
 // What moves between stages has memory for so many messages.
 constexpr int32_t kStageBuffers = 2;
 
-std::string NameOf(GridAxis axis) { return std::string(GridAxisName(axis)); }
-
 // Sizes that the rules of grids allow make a shape.
 TensorSpec Tensor(std::string name, DataType type, std::vector<int64_t> lengths) {
   absl::StatusOr<Shape> shape = Shape::Create(lengths);
@@ -24,6 +22,13 @@ TensorSpec Tensor(std::string name, DataType type, std::vector<int64_t> lengths)
 
 Layout Cut(std::vector<std::vector<std::string>> dimensions) {
   return Layout(AxisLayout{.dimensions = std::move(dimensions)});
+}
+
+// Axes of which the first is the major one.
+std::vector<std::string> Joined(std::vector<std::string> axes,
+                                const std::vector<std::string>& minor) {
+  axes.insert(axes.end(), minor.begin(), minor.end());
+  return axes;
 }
 
 GridAxis OtherFace(GridAxis axis) { return axis == GridAxis::kC ? GridAxis::kR : GridAxis::kC; }
@@ -37,23 +42,24 @@ GridTransfers::Sides GridTransfers::SidesOf(const BlockMatrix& matrix) {
 }
 
 std::vector<std::string> GridTransfers::RowAxes(std::optional<GridAxis> scattered_over) const {
-  std::vector<std::string> axes = {NameOf(GridAxis::kData), NameOf(GridAxis::kZ)};
-  if (sizes_.scattered && scattered_over.has_value()) axes.push_back(NameOf(*scattered_over));
+  std::vector<std::string> axes = Joined(On(GridAxis::kData), On(GridAxis::kZ));
+  if (sizes_.scattered && scattered_over.has_value()) axes = Joined(axes, On(*scattered_over));
   return axes;
 }
 
 Layout GridTransfers::Activations(std::optional<GridAxis> scattered_over, GridAxis features) const {
-  return Cut({RowAxes(scattered_over), {NameOf(features)}});
+  return Cut({RowAxes(scattered_over), On(features)});
 }
 
 GridTransfers::Transfer GridTransfers::Of(absl::string_view name,
                                           std::vector<LayerProgram::Tensor> tensors,
                                           const std::vector<GridAxis>& partial,
                                           int32_t buffers) const {
-  LayerProgram::Transfer transfer{
-      .name = absl::StrCat(sizes_.prefix, name), .tensors = std::move(tensors), .buffers = buffers};
+  LayerProgram::Transfer transfer{.name = absl::StrCat(sizes_.stage, sizes_.part, name),
+                                  .tensors = std::move(tensors),
+                                  .buffers = buffers};
   for (const GridAxis axis : partial) {
-    if (IsCut(axis)) transfer.partial.push_back(NameOf(axis));
+    if (IsCut(axis)) transfer.partial = Joined(std::move(transfer.partial), On(axis));
   }
   return transfer;
 }
@@ -62,16 +68,16 @@ GridTransfers::BlockTensor GridTransfers::BlocksOf(const BlockMatrix& matrix, Da
                                                    bool of_each_copy) const {
   const auto [summed, columns] = SidesOf(matrix);
   const int64_t blocks = sizes_.grid[summed] * sizes_.grid[columns];
-  std::vector<std::string> rows = {NameOf(summed)};
+  std::vector<std::string> rows = On(summed);
   int64_t row_blocks = sizes_.grid[summed];
   if (of_each_copy) {
-    rows.insert(rows.begin(), NameOf(GridAxis::kData));
+    rows = Joined(On(GridAxis::kData), rows);
     row_blocks *= sizes_.grid.data();
   }
   return {.tensor = Tensor(std::string(matrix.name), type,
                            {row_blocks, sizes_.grid[columns], matrix.k * matrix.n / blocks}),
-          .whole = Cut({rows, {NameOf(columns)}, {}}),
-          .shards = Cut({rows, {NameOf(columns)}, {NameOf(GridAxis::kZ)}})};
+          .whole = Cut({rows, On(columns), {}}),
+          .shards = Cut({rows, On(columns), On(GridAxis::kZ)})};
 }
 
 GridTransfers::Transfer GridTransfers::GatherOf(const BlockMatrix& matrix,
@@ -186,8 +192,8 @@ GridTransfers::Transfer GridTransfers::Vectors(GridAxis axis, int64_t elements) 
   if (sizes_.scattered) partial.push_back(OtherFace(axis));
   Transfer transfer = Of(absl::StrCat("vectors_of_", GridAxisName(axis)),
                          {{.tensor = Tensor("gradients", DataType::kF32, {elements}),
-                           .source = Cut({{NameOf(axis)}}),
-                           .destination = Cut({{NameOf(axis)}})}},
+                           .source = Cut({On(axis)}),
+                           .destination = Cut({On(axis)})}},
                          partial, 1);
   if (elements == 0 || transfer->partial.empty()) return std::nullopt;
   return transfer;
@@ -219,7 +225,7 @@ GridTransfers::Transfer GridTransfers::SpreadVectors(GridAxis axis, int64_t elem
   return Of(absl::StrCat("vectors_of_", GridAxisName(axis), ".spread"),
             {{.tensor = Tensor("vectors", sizes_.type, {elements}),
               .source = Diagonal(axis, elements, std::nullopt),
-              .destination = Cut({{NameOf(axis)}})}},
+              .destination = Cut({On(axis)})}},
             {}, 1);
 }
 
@@ -228,8 +234,8 @@ GridTransfers::Transfer GridTransfers::ScatterVectors(GridAxis axis, int64_t ele
   Transfer transfer =
       Of(absl::StrCat("vectors_of_", GridAxisName(axis), ".scatter"),
          {{.tensor = Tensor("gradients", DataType::kF32, {sizes_.grid[other], elements}),
-           .source = Cut({{NameOf(other)}, {NameOf(axis)}}),
-           .destination = Cut({{NameOf(other)}, {NameOf(axis), NameOf(GridAxis::kZ)}})}},
+           .source = Cut({On(other), On(axis)}),
+           .destination = Cut({On(other), Joined(On(axis), On(GridAxis::kZ))})}},
          {GridAxis::kData, GridAxis::kZ}, 1);
   if (elements == 0 || transfer->partial.empty()) return std::nullopt;
   return transfer;
@@ -241,18 +247,29 @@ GridTransfers::Transfer GridTransfers::ReduceVectors(GridAxis axis, int64_t elem
   if (elements == 0 || !IsCut(other)) return std::nullopt;
   return Of(absl::StrCat("vectors_of_", GridAxisName(axis), ".reduce"),
             {{.tensor = Tensor("gradients", DataType::kF32, {summands, elements}),
-              .source = Cut({{NameOf(other)}, {NameOf(axis), NameOf(GridAxis::kZ)}}),
+              .source = Cut({On(other), Joined(On(axis), On(GridAxis::kZ))}),
               .destination = Diagonal(axis, elements, summands)}},
             {}, 1);
 }
 
+GridTransfers::Transfer GridTransfers::Joining(absl::string_view what,
+                                               const GridTransfers& to) const {
+  if (BetweenBlocks() == to.BetweenBlocks()) return std::nullopt;
+  return Of(absl::StrCat(to.sizes_.part, what),
+            {{.tensor = Tensor(std::string(what), sizes_.type, {sizes_.rows, sizes_.hidden}),
+              .source = BetweenBlocks(),
+              .destination = to.BetweenBlocks()}},
+            {}, sizes_.halves);
+}
+
 LayerProgram::Transfer GridTransfers::Leaving(absl::string_view what,
                                               const GridTransfers& to) const {
-  return *Of(what,
-             {{.tensor = Tensor(std::string(what), sizes_.type, {sizes_.rows, sizes_.hidden}),
-               .source = BetweenBlocks(),
-               .destination = to.BetweenBlocks()}},
-             {}, kStageBuffers * sizes_.halves);
+  return {
+      .name = absl::StrCat(sizes_.stage, what),
+      .tensors = {{.tensor = Tensor(std::string(what), sizes_.type, {sizes_.rows, sizes_.hidden}),
+                   .source = BetweenBlocks(),
+                   .destination = to.BetweenBlocks()}},
+      .buffers = kStageBuffers * sizes_.halves};
 }
 
 }  // namespace crossmesh

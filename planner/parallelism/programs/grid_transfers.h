@@ -4,6 +4,7 @@
 #include "common/mesh/layout.h"
 #include "planner/layers/layer_program.h"
 #include "planner/parallelism/grid.h"
+#include "planner/parallelism/programs/grid_mesh.h"
 #include "planner/parallelism/transformer.h"
 
 #include <cstdint>
@@ -15,10 +16,12 @@
 
 namespace crossmesh {
 
-// What the transfers of one stage are made of.
+// What the transfers of one stage, or of its parts on one grid, are made of.
 struct StageSizes {
-  std::string prefix;  // of the names of its transfers: "", "stage1."
+  std::string stage;  // what the names of its transfers begin with: "", "stage1.",
+  std::string part;   // and then: "", "grid0."
   Grid grid;
+  MeshAxes axes;           // of the grid, on the stage's mesh
   bool scattered = false;  // ActivationForm::kScattered
   bool diagonal = false;   // VectorForm::kDiagonal
   int64_t rows = 0;        // of a message: tokens of a microbatch, or of half of it, on all devices
@@ -64,6 +67,10 @@ class GridTransfers {
   Transfer ScatterVectors(GridAxis axis, int64_t elements) const;
   Transfer ReduceVectors(GridAxis axis, int64_t elements) const;
 
+  // Of the residual stream, to the parts of the stage that have `to`, or of its gradient. Nothing
+  // where it lies the same.
+  Transfer Joining(absl::string_view what, const GridTransfers& to) const;
+
   // Of activations after the last block, to the stage that has `to`; or of their gradients before
   // the first one. Rows x hidden, however many devices there are.
   LayerProgram::Transfer Leaving(absl::string_view what, const GridTransfers& to) const;
@@ -76,7 +83,7 @@ class GridTransfers {
   static Sides SidesOf(const BlockMatrix& matrix);
   std::vector<std::string> RowAxes(std::optional<GridAxis> scattered_over) const;
   Layout Activations(std::optional<GridAxis> scattered_over, GridAxis features) const;
-  Layout BetweenBlocks() const { return Activations(GridAxis::kR, GridAxis::kC); }
+  Layout BetweenBlocks() const { return LayoutBetweenBlocks(sizes_.axes, sizes_.scattered); }
   Transfer Of(absl::string_view name, std::vector<LayerProgram::Tensor> tensors,
               const std::vector<GridAxis>& partial, int32_t buffers) const;
   // A matrix as devices store it, on so many copies of the model: blocks of c and r, each a row of
@@ -93,6 +100,7 @@ class GridTransfers {
   Transfer RowSums(absl::string_view name, int64_t numbers, const Sides& sides,
                    ReductionKind kind) const;
   bool IsCut(GridAxis axis) const { return sizes_.grid[axis] > 1; }
+  const std::vector<std::string>& On(GridAxis axis) const { return sizes_.axes[axis]; }
 
   StageSizes sizes_;
 };

@@ -13,33 +13,46 @@ constexpr int kFirstMlpMatrix = 2;
 }  // namespace
 
 StageWriter::StageWriter(StageSettings settings, ProgramWriter& program)
-    : settings_(std::move(settings)), transfers_(settings_.sizes), program_(program) {
+    : settings_(std::move(settings)), program_(program) {
+  for (const StageGrid& grid : settings_.grids) transfers_.emplace_back(grid.sizes);
   AddUses();
 }
 
 void StageWriter::AddUses() {
   const std::array<BlockMatrix, kBlockMatrices> matrices = MatricesOf(settings_.model);
-  const BlockWork& work = settings_.work;
-  for (int64_t layer = 0; layer < settings_.layers; ++layer) {
-    for (int i = 0; i < kBlockMatrices; ++i) {
+  const PartsOnGrids& parts = settings_.parts;
+  const int64_t layers = std::ssize(parts.places) / 2;
+  for (size_t part = 0; part < parts.places.size(); ++part) {
+    const size_t grid = parts.grid_of[part];
+    const auto& [sizes, work, logits] = settings_.grids[grid];
+    if (parts.places[part].part == ModelPart::kLogits) {
+      uses_.push_back({.matrix = {.name = "logits",
+                                  .k = settings_.model.hidden,
+                                  .n = settings_.model.vocabulary},
+                       .layer = std::nullopt,
+                       .grid = grid,
+                       .seconds = logits,
+                       .is_normed = true,
+                       .is_kept = settings_.training.cached_layers > 0,
+                       .is_joint = parts.IsJoint(part)});
+      continue;
+    }
+    const int first = parts.places[part].part == ModelPart::kAttention ? 0 : kFirstMlpMatrix;
+    for (int i = first; i < first + kFirstMlpMatrix; ++i) {
       const bool comes_after_attention = i == kFirstMlpMatrix - 1;
-      uses_.push_back({.matrix = matrices[i],
-                       .layer = settings_.first_layer + layer,
-                       .seconds = work.product[i],
-                       .around = work.elementwise / kBlockMatrices +
-                                 (comes_after_attention ? work.attention : 0),
-                       .is_normed = !matrices[i].transposed,
-                       // The last ones, since these are needed again first.
-                       .is_kept = settings_.layers - layer <= settings_.training.cached_layers});
+      uses_.push_back(
+          {.matrix = matrices[i],
+           .layer = parts.places[part].layer,
+           .grid = grid,
+           .seconds = work.product[i],
+           .around =
+               work.elementwise / kBlockMatrices + (comes_after_attention ? work.attention : 0),
+           .is_normed = !matrices[i].transposed,
+           // The last ones, since these are needed again first.
+           .is_kept = layers - static_cast<int64_t>(part / 2) <= settings_.training.cached_layers,
+           .is_joint = i == first && parts.IsJoint(part)});
     }
   }
-  if (!settings_.is_last) return;
-  uses_.push_back(
-      {.matrix = {.name = "logits", .k = settings_.model.hidden, .n = settings_.model.vocabulary},
-       .layer = std::nullopt,
-       .seconds = settings_.logits,
-       .is_normed = true,
-       .is_kept = settings_.training.cached_layers > 0});
 }
 
 void StageWriter::AddOp(GridOpKind kind, const Use* use, double seconds, int32_t half) {
@@ -70,7 +83,7 @@ void StageWriter::GiveWeights(size_t place, GridOpKind kind) {
   const bool is_backward = kind == GridOpKind::kGiveBack;
   if (is_backward && use.is_kept) return;
   const Transfer gather =
-      is_backward ? transfers_.BackwardGather(use.matrix) : transfers_.Gather(use.matrix);
+      is_backward ? On(use).BackwardGather(use.matrix) : On(use).Gather(use.matrix);
   if (!gather.has_value()) return;
   AddOp(kind, &use, 0);
   Give(gather);
@@ -92,10 +105,41 @@ void StageWriter::Forward(MicrobatchIndex microbatch) {
   });
 }
 
+void StageWriter::Join(size_t place) {
+  const Use& use = uses_[place];
+  const Transfer stream = On(uses_[place - 1]).Joining("activations", On(use));
+  ForHalves([&](int32_t half) {
+    AddOp(GridOpKind::kLeave, &use, 0, half);
+    Need(awaited_);
+    Give(stream);
+  });
+  ForHalves([&](int32_t half) {
+    AddOp(GridOpKind::kArrive, &use, 0, half);
+    Need(stream);
+  });
+  awaited_ = std::nullopt;
+}
+
+void StageWriter::JoinBack(size_t place) {
+  const Use& use = uses_[place];
+  const Transfer gradient = On(use).Joining("gradients", On(uses_[place - 1]));
+  ForHalves([&](int32_t half) {
+    AddOp(GridOpKind::kLeaveBack, &use, 0, half);
+    Need(awaited_);
+    Give(gradient);
+  });
+  ForHalves([&](int32_t half) {
+    AddOp(GridOpKind::kArriveBack, &use, 0, half);
+    Need(gradient);
+  });
+  awaited_ = std::nullopt;
+}
+
 void StageWriter::ForwardOf(size_t place) {
   const Use& use = uses_[place];
-  const Transfer norm_sum = use.is_normed ? transfers_.NormSum(use.matrix) : std::nullopt;
-  const Transfer rows = transfers_.Rows(use.matrix);
+  const Transfer norm_sum = use.is_normed ? On(use).NormSum(use.matrix) : std::nullopt;
+  const Transfer rows = On(use).Rows(use.matrix);
+  if (use.is_joint) Join(place);
   if (place == 0 || !IsAhead(use, GridOpKind::kGive)) GiveWeights(place, GridOpKind::kGive);
   if (use.is_normed) {
     ForHalves([&](int32_t half) {
@@ -112,30 +156,42 @@ void StageWriter::ForwardOf(size_t place) {
   if (place + 1 < uses_.size() && IsAhead(uses_[place + 1], GridOpKind::kGive)) {
     GiveWeights(place + 1, GridOpKind::kGive);
   }
-  awaited_ = transfers_.Sum(use.matrix);
+  awaited_ = On(use).Sum(use.matrix);
   ForHalves([&](int32_t half) {
     AddOp(GridOpKind::kForward, &use, PartOf(use.seconds.forward), half);
     Need(rows);
-    if (half <= 0) Need(transfers_.Gather(use.matrix));
+    if (half <= 0) Need(On(use).Gather(use.matrix));
     Give(awaited_);
   });
 }
 
 void StageWriter::Loss() {
-  ForHalves([this](int32_t half) {
+  const GridTransfers& transfers = On(uses_.back());
+  ForHalves([&](int32_t half) {
     AddOp(GridOpKind::kLoss, nullptr, 0, half);
     Need(awaited_);
-    Give(transfers_.LossMax());
+    Give(transfers.LossMax());
   });
-  ForHalves([this](int32_t half) {
+  ForHalves([&](int32_t half) {
     AddOp(GridOpKind::kLossSum, nullptr, 0, half);
-    Need(transfers_.LossMax());
-    Give(transfers_.LossSum());
+    Need(transfers.LossMax());
+    Give(transfers.LossSum());
   });
-  ForHalves([this](int32_t half) {
+  ForHalves([&](int32_t half) {
     AddOp(GridOpKind::kBackward, nullptr, 0, half);
-    Need(transfers_.LossSum());
+    Need(transfers.LossSum());
   });
+}
+
+void StageWriter::BackwardInputs(MicrobatchIndex microbatch) {
+  defers_weights_ = true;
+  Backward(microbatch);
+  defers_weights_ = false;
+}
+
+void StageWriter::BackwardWeights(MicrobatchIndex microbatch) {
+  microbatch_ = microbatch;
+  for (size_t place = uses_.size(); place-- > 0;) WeightGradient(uses_[place]);
 }
 
 void StageWriter::Backward(MicrobatchIndex microbatch) {
@@ -147,7 +203,10 @@ void StageWriter::Backward(MicrobatchIndex microbatch) {
       Need(settings_.gradients_in);
     });
   }
-  for (size_t place = uses_.size(); place-- > 0;) BackwardOf(place);
+  for (size_t place = uses_.size(); place-- > 0;) {
+    BackwardOf(place);
+    if (uses_[place].is_joint) JoinBack(place);
+  }
   ForHalves([this](int32_t half) {
     AddOp(settings_.is_first ? GridOpKind::kEmbedGradient : GridOpKind::kLeaveBack, nullptr, 0,
           half);
@@ -164,16 +223,17 @@ void StageWriter::BackwardOf(size_t place) {
   ForHalves([&](int32_t half) {
     AddOp(GridOpKind::kOutputGradient, &use, PartOf(2 * use.around), half);
     Need(awaited_);
-    Give(transfers_.GradientRows(use.matrix));
+    Give(On(use).GradientRows(use.matrix));
   });
   if (place > 0 && IsAhead(uses_[place - 1], GridOpKind::kGiveBack)) {
     GiveWeights(place - 1, GridOpKind::kGiveBack);
   }
-  awaited_ = transfers_.GradientSum(use.matrix);
+  awaited_ = On(use).GradientSum(use.matrix);
   const Overlaps& overlaps = settings_.training.overlaps;
   // Without a sum that the weights' product could hide, its own scatter goes first.
-  const bool weights_first = !awaited_.has_value() && overlaps.weight_gradients &&
-                             !transfers_.GradientRows(use.matrix).has_value();
+  const bool weights_first = !defers_weights_ && !awaited_.has_value() &&
+                             overlaps.weight_gradients &&
+                             !On(use).GradientRows(use.matrix).has_value();
   if (weights_first) WeightGradient(use);
   InputGradient(use);
   if (!overlaps.input_gradients && awaited_.has_value()) {
@@ -183,9 +243,9 @@ void StageWriter::BackwardOf(size_t place) {
     });
     awaited_ = std::nullopt;
   }
-  if (!weights_first) WeightGradient(use);
+  if (!weights_first && !defers_weights_) WeightGradient(use);
   if (!use.is_normed) return;
-  const Transfer norm_gradient = transfers_.NormGradientSum(use.matrix);
+  const Transfer norm_gradient = On(use).NormGradientSum(use.matrix);
   ForHalves([&](int32_t half) {
     AddOp(GridOpKind::kNormGradient, &use, 0, half);
     Need(awaited_);
@@ -197,16 +257,17 @@ void StageWriter::BackwardOf(size_t place) {
 void StageWriter::InputGradient(const Use& use) {
   ForHalves([&](int32_t half) {
     AddOp(GridOpKind::kInputGradient, &use, PartOf(use.seconds.input_gradient), half);
-    Need(transfers_.GradientRows(use.matrix));
-    if (half <= 0 && !use.is_kept) Need(transfers_.BackwardGather(use.matrix));
+    Need(On(use).GradientRows(use.matrix));
+    if (half <= 0 && !use.is_kept) Need(On(use).BackwardGather(use.matrix));
     Give(awaited_);
   });
 }
 
 void StageWriter::WeightGradient(const Use& use) {
-  const Transfer scatter = transfers_.Scatter(use.matrix);
+  const Transfer scatter = On(use).Scatter(use.matrix);
   const std::string matrix(use.matrix.name);
-  if (scatter.has_value() && std::ssize(pending_[matrix]) >= settings_.sizes.scatter_buffers) {
+  if (scatter.has_value() &&
+      std::ssize(pending_[matrix]) >= settings_.grids[use.grid].sizes.scatter_buffers) {
     Take(matrix);
   }
   AddOp(GridOpKind::kWeightGradient, &use, use.seconds.weight_gradient);
@@ -221,7 +282,7 @@ void StageWriter::Take(const std::string& matrix) {
   pending_[matrix].pop_front();
   const std::optional<MicrobatchIndex> now = std::exchange(microbatch_, oldest.microbatch);
   AddOp(GridOpKind::kTake, oldest.use, 0);
-  Need(transfers_.Scatter(oldest.use->matrix));
+  Need(On(*oldest.use).Scatter(oldest.use->matrix));
   microbatch_ = now;
 }
 
@@ -241,32 +302,41 @@ void StageWriter::Finish() {
     // The sum of one runs beside what the one before does with its own.
     if (place < uses_.size()) {
       AddOp(GridOpKind::kData, &uses_[place], 0);
-      Give(transfers_.DataSum(uses_[place].matrix));
+      Give(On(uses_[place]).DataSum(uses_[place].matrix));
     }
     if (place == 0) continue;
     AddOp(GridOpKind::kUpdate, &uses_[place - 1], 0);
-    Need(transfers_.DataSum(uses_[place - 1].matrix));
+    Need(On(uses_[place - 1]).DataSum(uses_[place - 1].matrix));
   }
   UpdateVectors();
 }
 
-StageWriter::VectorSizes StageWriter::SizesOfVectors() const {
+StageWriter::VectorSizes StageWriter::SizesOfVectors(size_t grid) const {
   const Transformer& model = settings_.model;
-  const BlockVectors of_block = VectorsOf(model);
-  VectorSizes sizes{.of_c = settings_.layers * of_block.of_c,
-                    .of_r = settings_.layers * of_block.of_r};
-  if (settings_.is_last) sizes.of_c += 2 * model.hidden;
-  if (settings_.is_first) {
+  const std::array<BlockVectors, 2> of_halves = VectorsOfHalves(model);
+  const PartsOnGrids& parts = settings_.parts;
+  VectorSizes sizes;
+  for (size_t part = 0; part < parts.places.size(); ++part) {
+    if (parts.grid_of[part] != static_cast<int32_t>(grid)) continue;
+    const ModelPart of = parts.places[part].part;
+    const BlockVectors vectors = of == ModelPart::kLogits ? BlockVectors{.of_c = 2 * model.hidden}
+                                                          : of_halves[static_cast<size_t>(of)];
+    sizes.of_c += vectors.of_c;
+    sizes.of_r += vectors.of_r;
+  }
+  if (settings_.is_first && parts.grid_of.front() == static_cast<int32_t>(grid)) {
     sizes.of_embeddings = (model.vocabulary + settings_.training.sequence) * model.hidden;
   }
   return sizes;
 }
 
+// Vectors on the diagonal are those of one grid.
 void StageWriter::Begin() {
-  if (!settings_.sizes.diagonal) return;
-  const VectorSizes sizes = SizesOfVectors();
-  const Transfer of_c = transfers_.SpreadVectors(GridAxis::kC, sizes.of_c);
-  const Transfer of_r = transfers_.SpreadVectors(GridAxis::kR, sizes.of_r);
+  if (!diagonal()) return;
+  const VectorSizes sizes = SizesOfVectors(0);
+  const GridTransfers& transfers = transfers_.front();
+  const Transfer of_c = transfers.SpreadVectors(GridAxis::kC, sizes.of_c);
+  const Transfer of_r = transfers.SpreadVectors(GridAxis::kR, sizes.of_r);
   AddOp(GridOpKind::kSpreadVectors, nullptr, 0);
   Give(of_c);
   Give(of_r);
@@ -275,31 +345,45 @@ void StageWriter::Begin() {
   Need(of_r);
 }
 
+std::vector<StageWriter::Transfer> StageWriter::VectorSums() const {
+  std::vector<Transfer> sums;
+  for (size_t grid = 0; grid < transfers_.size(); ++grid) {
+    const VectorSizes sizes = SizesOfVectors(grid);
+    const GridTransfers& transfers = transfers_[grid];
+    sums.push_back(
+        transfers.Vectors(GridAxis::kC, sizes.of_embeddings + (diagonal() ? 0 : sizes.of_c)));
+    if (!diagonal()) {
+      sums.push_back(transfers.Vectors(GridAxis::kR, sizes.of_r));
+      continue;
+    }
+    sums.push_back(transfers.ScatterVectors(GridAxis::kC, sizes.of_c));
+    sums.push_back(transfers.ScatterVectors(GridAxis::kR, sizes.of_r));
+  }
+  return sums;
+}
+
 void StageWriter::Vectors() {
-  const VectorSizes sizes = SizesOfVectors();
-  const bool diagonal = settings_.sizes.diagonal;
   AddOp(GridOpKind::kVectors, nullptr, 0);
-  Give(transfers_.Vectors(GridAxis::kC, sizes.of_embeddings + (diagonal ? 0 : sizes.of_c)));
-  if (!diagonal) return Give(transfers_.Vectors(GridAxis::kR, sizes.of_r));
-  Give(transfers_.ScatterVectors(GridAxis::kC, sizes.of_c));
-  Give(transfers_.ScatterVectors(GridAxis::kR, sizes.of_r));
+  for (const Transfer& sum : VectorSums()) Give(sum);
 }
 
 void StageWriter::UpdateVectors() {
-  const VectorSizes sizes = SizesOfVectors();
-  const bool diagonal = settings_.sizes.diagonal;
-  const Transfer of_c = transfers_.ReduceVectors(GridAxis::kC, sizes.of_c);
-  const Transfer of_r = transfers_.ReduceVectors(GridAxis::kR, sizes.of_r);
-  if (diagonal) {
-    AddOp(GridOpKind::kReduceVectors, nullptr, 0);
-    Need(transfers_.ScatterVectors(GridAxis::kC, sizes.of_c));
-    Need(transfers_.ScatterVectors(GridAxis::kR, sizes.of_r));
-    Give(of_c);
-    Give(of_r);
+  const std::vector<Transfer> sums = VectorSums();
+  if (!diagonal()) {
+    AddOp(GridOpKind::kUpdateVectors, nullptr, 0);
+    for (const Transfer& sum : sums) Need(sum);
+    return;
   }
+  const VectorSizes sizes = SizesOfVectors(0);
+  const Transfer of_c = transfers_.front().ReduceVectors(GridAxis::kC, sizes.of_c);
+  const Transfer of_r = transfers_.front().ReduceVectors(GridAxis::kR, sizes.of_r);
+  AddOp(GridOpKind::kReduceVectors, nullptr, 0);
+  Need(sums[1]);
+  Need(sums[2]);
+  Give(of_c);
+  Give(of_r);
   AddOp(GridOpKind::kUpdateVectors, nullptr, 0);
-  Need(transfers_.Vectors(GridAxis::kC, sizes.of_embeddings + (diagonal ? 0 : sizes.of_c)));
-  if (!diagonal) return Need(transfers_.Vectors(GridAxis::kR, sizes.of_r));
+  Need(sums[0]);
   Need(of_c);
   Need(of_r);
 }
