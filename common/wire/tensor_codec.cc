@@ -97,7 +97,7 @@ std::string SourceOf(const std::string& proto) {
   return proto.empty() ? std::string(kAssumed) : proto;
 }
 
-v1::GpuCosts ToProto(const GpuCosts& costs) {
+v1::GpuCosts CostsToProto(const GpuCosts& costs) {
   v1::GpuCosts proto;
   Write(costs.launch_ns, *proto.mutable_launch_ns());
   Write(costs.group_ns, *proto.mutable_group_ns());
@@ -106,7 +106,7 @@ v1::GpuCosts ToProto(const GpuCosts& costs) {
   return proto;
 }
 
-GpuCosts FromProto(const v1::GpuCosts& proto) {
+GpuCosts CostsFromProto(const v1::GpuCosts& proto) {
   GpuCosts costs;
   const auto read = [](bool is_there, const v1::GpuCost& from, GpuCost& to) {
     if (is_there) to = {.value = from.value(), .source = SourceOf(from.source())};
@@ -154,7 +154,7 @@ v1::Topology ToProto(const Topology& topology) {
     rack_proto.set_down_bytes_per_second(rack.down_bytes_per_second);
   }
   proto.set_assumed_bytes_per_second(topology.assumed_bytes_per_second());
-  *proto.mutable_gpu_costs() = ToProto(topology.gpu_costs());
+  *proto.mutable_gpu_costs() = CostsToProto(topology.gpu_costs());
   return proto;
 }
 
@@ -191,7 +191,7 @@ absl::StatusOr<Topology> FromProto(const v1::Topology& proto) {
   const int64_t assumed = proto.assumed_bytes_per_second();
   return Topology::Create(std::move(hosts), std::move(racks),
                           assumed == 0 ? Topology::kAssumedBytesPerSecond : assumed,
-                          FromProto(proto.gpu_costs()));
+                          CostsFromProto(proto.gpu_costs()));
 }
 
 absl::StatusOr<LayoutRules> FromProto(
