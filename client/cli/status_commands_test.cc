@@ -300,7 +300,7 @@ class TerminalRun {
     const std::string program = ProgramPath("crossmesh");
     child_ = forkpty(&terminal, nullptr, nullptr, &copy);
     if (child_ == 0) {
-      setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
+      setenv("XDG_CONFIG_HOME", "/dev/null", 1);
       execl(program.c_str(), "crossmesh", "top", "--interval", "50ms", "--controller",
             address.c_str(), static_cast<char*>(nullptr));
       _exit(127);

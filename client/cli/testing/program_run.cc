@@ -115,10 +115,10 @@ std::string ReadAll(const std::string& path) {
 ProgramResult RunShell(const std::string& command, absl::Duration limit) {
   const TemporaryFolder folder;
   const std::string error_path = folder.PathOf("errors");
-  ShellGroup shell(absl::StrCat(
-      "cd '", SourcePath(""),
-      "' && unset CROSSMESH_CONTROLLER && export XDG_CONFIG_HOME=/nonexistent && CROSSMESH='",
-      ProgramPath("crossmesh"), "' && { ", command, "\n} 2>'", error_path, "' </dev/null"));
+  ShellGroup shell(absl::StrCat("cd '", SourcePath(""),
+                                "' && unset CROSSMESH_CONTROLLER && export XDG_CONFIG_HOME='",
+                                folder.path(), "' && CROSSMESH='", ProgramPath("crossmesh"),
+                                "' && { ", command, "\n} 2>'", error_path, "' </dev/null"));
   ProgramResult result;
   const bool ended = shell.AwaitEnd(limit, result.out);
   shell.Kill();
