@@ -61,6 +61,12 @@ class Options:
     follow: float = 60.0
 
 
+def seconds_of(call: Call, options: Options) -> float:
+    """Of one attempt. Measurements, which are made once, take as long as they take."""
+    measures = not call.repeatable and _wire.method(call.method).response_stream
+    return STREAM_SECONDS_MAX if measures else options.call
+
+
 def new_request_id() -> str:
     """128 random bits, so that no two requests have the same one."""
     return secrets.token_hex(16)

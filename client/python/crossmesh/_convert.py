@@ -25,11 +25,11 @@ WIRE_NAME = "wire_name"
 
 
 @functools.cache
-def _hints(kind: type) -> tuple[tuple[str, str, Any], ...]:
+def _hints(kind: Any) -> tuple[tuple[str, str, Any], ...]:
     """Of each field its name, that of the message, and its type."""
     hints = typing.get_type_hints(kind)
-    return tuple(
-        (field.name, field.metadata.get(WIRE_NAME, field.name), hints[field.name]) for field in dataclasses.fields(kind))
+    fields = dataclasses.fields(kind)
+    return tuple((field.name, field.metadata.get(WIRE_NAME, field.name), hints[field.name]) for field in fields)
 
 
 def _enum_of(kind: type[enum.Enum], field: Any, number: int) -> enum.Enum:
@@ -66,7 +66,8 @@ def _field_of(hint: Any, message: Any, name: str) -> Any:
 
 def value_of(kind: type[Value], message: Any) -> Value:
     """The dataclass of a message; its fields are the message's, by name."""
-    return kind(**{name: _field_of(hint, message, wire_name) for name, wire_name, hint in _hints(kind)})
+    hints = _hints(typing.cast(Any, kind))
+    return kind(**{name: _field_of(hint, message, wire_name) for name, wire_name, hint in hints})
 
 
 def message_of(name: str, what: str, given: Document) -> Any:

@@ -27,6 +27,12 @@ class Method:
     request_stream: bool
     response_stream: bool
 
+    @property
+    def kind(self) -> str:
+        """As gRPC's channels call it, such as "unary_stream"."""
+        names = {False: "unary", True: "stream"}
+        return f"{names[self.request_stream]}_{names[self.response_stream]}"
+
 
 @functools.cache
 def _files() -> Any:
@@ -47,10 +53,7 @@ def message(name: str) -> Any:
     """The class of a message, such as "crossmesh.v1.Mesh"; the package may be left out."""
     full = name if "." in name else f"crossmesh.v1.{name}"
     descriptor = _pool().FindMessageTypeByName(full)
-    if hasattr(message_factory, "GetMessageClass"):
-        return message_factory.GetMessageClass(descriptor)
-    factory: Any = message_factory.MessageFactory(_pool())  # type: ignore[attr-defined]  # of protobuf before 4.22
-    return factory.GetPrototype(descriptor)
+    return message_factory.GetMessageClass(descriptor)
 
 
 @functools.cache

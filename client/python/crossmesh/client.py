@@ -57,11 +57,9 @@ class _Caller:
             raise UnavailableError("client: expected an open one, found a closed one", "client", "an open one",
                                    "a closed one")
         method = _wire.method(call.method)
-        kind = ("stream" if method.request_stream else "unary") + "_" + (
-            "stream" if method.response_stream else "unary")
         with self._lock:
             at = self._at
-        invoke = getattr(self._channels[at], kind)(
+        invoke = getattr(self._channels[at], method.kind)(
             method.path, request_serializer=method.request.SerializeToString,
             response_deserializer=method.response.FromString)
         for message in call.request if method.request_stream else [call.request]:
@@ -78,7 +76,7 @@ class _Caller:
         return found
 
     def _once(self, call: Call) -> Any:
-        seconds = self.options.call if call.repeatable else max(self.options.call, _seconds_of(call))
+        seconds = _calls.seconds_of(call, self.options)
         at, answer = self.open(call, seconds)
         try:
             return list(answer) if _wire.method(call.method).response_stream else answer.result()
@@ -124,11 +122,6 @@ class _Caller:
             finally:
                 stream.cancel()
             self.pause(following.pause_after(failed))
-
-
-def _seconds_of(call: Call) -> float:
-    """Measurements take as long as they take."""
-    return _calls.STREAM_SECONDS_MAX if _wire.method(call.method).response_stream else 0.0
 
 
 class _Followed:
@@ -361,7 +354,7 @@ class Pipelines(_Service):
         next(running._states(None))
         return running
 
-    def runs(self, count: int = 100) -> list[pipeline_results.PipelineRun]:
+    def runs(self, count: int = 100) -> Sequence[pipeline_results.PipelineRun]:
         """Newest first, without measurements and schedules."""
         return self._run(_requests.list_runs(count))
 

@@ -1,0 +1,200 @@
+"""A cluster on this machine, for tests and notebooks: a controller and workers in a temporary folder."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any
+
+from crossmesh import client, programs, results
+from crossmesh.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
+
+_START_SECONDS = 60.0
+_END_SECONDS = 10.0
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def _ends_with(parent: int) -> Callable[[], None]:
+    """For a child before its program: it is killed when this process is, however that ends."""
+
+    def prepare() -> None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return prepare
+
+
+class _Daemon:
+    def __init__(self, folder: pathlib.Path, name: str, words: list[str]):
+        self.name = name
+        self.log = folder / f"{name}.log"
+        self._ready_file = folder / f"{name}.ready"
+        notices = folder / f"{name}.notices"
+        # As a service manager has it: the daemon says when it serves, so that nothing has to be polled.
+        self._notices = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._notices.bind(str(notices))
+        with open(self.log, "wb") as log:
+            self._process = subprocess.Popen(
+                [*words, "--ready-file", str(self._ready_file)], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                env={**os.environ, "NOTIFY_SOCKET": str(notices)}, preexec_fn=_ends_with(os.getpid()))
+
+    def await_ready(self) -> dict[str, Any]:
+        """What its ready file says. Raises UnavailableError with the end of its log if it ends instead."""
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            self._notices.settimeout(0.2)  # in which a daemon that has ended is noticed
+            with contextlib.suppress(TimeoutError):
+                if b"READY=1" in self._notices.recv(4096).split(b"\n"):
+                    document: dict[str, Any] = json.loads(self._ready_file.read_text())
+                    return document
+            if self._process.poll() is not None or time.monotonic() >= deadline:
+                raise UnavailableError(
+                    f"{self.name}: expected that it serves, found exit status {self._process.returncode}; its log "
+                    f"ends with {self.log.read_text(errors='replace')[-2000:]}", self.name, "that it serves",
+                    f"exit status {self._process.returncode}")
+
+    def ask_to_end(self) -> None:
+        if self._process.poll() is None:
+            self._process.terminate()
+
+    def end(self) -> None:
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._notices.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+
+class LocalCluster:
+    """A controller and workers named node-0, node-1, ..., each with devices node-N.0 and on in host memory.
+
+    `client` is connected to it; a worker's memory socket is memory_socket(N). Ends with the block.
+    """
+
+    def __init__(self, workers: int, devices: int):
+        if workers < 0 or devices < 1:
+            raise InvalidArgumentError(
+                f"local cluster: expected no or more workers of at least one device, found {workers} of {devices}",
+                "local cluster", "no or more workers of at least one device", f"{workers} of {devices}")
+        self._process = os.getpid()
+        self._workers = workers
+        self._devices = devices
+        self._daemons: list[_Daemon] = []
+        self._client: client.Client | None = None
+        # Short: the path of a Unix socket has 107 bytes at most.
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="cm-"))
+
+    @property
+    def address(self) -> str:
+        """Of the controller."""
+        return f"unix:{self.folder / 'controller.sock'}"
+
+    @property
+    def client(self) -> client.Client:
+        if self._client is None:
+            raise FailedPreconditionError(
+                "local cluster: expected one that has been entered, found another; use `with local_cluster()`",
+                "local cluster", "one that has been entered", "another")
+        return self._client
+
+    def memory_socket(self, worker: int) -> str:
+        """The path of a worker's memory socket."""
+        return str(self.folder / f"node-{worker}.memory")
+
+    def devices(self, worker: int) -> list[str]:
+        return [f"node-{worker}.{index}" for index in range(self._devices)]
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the controller and the workers."""
+        return [daemon.pid for daemon in self._daemons]
+
+    def _worker_words(self, worker: int) -> list[str]:
+        name = f"node-{worker}"
+        devices = f"{name}.0" if self._devices == 1 else f"{name}.0-{self._devices - 1}"
+        return [
+            str(programs.path("crossmesh-worker")), "--name", name, "--devices", devices, "--controller", self.address,
+            "--listen", f"unix:{self.folder / name}.sock", "--memory-socket", self.memory_socket(worker),
+            "--metrics-listen", "127.0.0.1:0"]
+
+    def _start(self) -> None:
+        controller = [
+            str(programs.path("crossmesh-controller")), "--listen", self.address, "--metrics-listen", "127.0.0.1:0"]
+        self._daemons.append(_Daemon(self.folder, "controller", controller))
+        for worker in range(self._workers):
+            self._daemons.append(_Daemon(self.folder, f"node-{worker}", self._worker_words(worker)))
+        for daemon in self._daemons:
+            daemon.await_ready()
+        self._client = client.connect(self.address)
+        self._await_workers()
+
+    def _await_workers(self) -> None:
+        """A worker serves before the controller knows it; how long its registration takes is its own affair."""
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            ready = [w for w in self.client.workers.list() if w.state is results.WorkerState.READY]
+            if len(ready) == self._workers:
+                return
+            if time.monotonic() >= deadline:
+                raise UnavailableError(
+                    f"local cluster: expected {self._workers} workers, found {len(ready)}; logs are in {self.folder}",
+                    "local cluster", f"{self._workers} workers", str(len(ready)))
+            time.sleep(0.01)
+
+    def __enter__(self) -> LocalCluster:
+        try:
+            self._start()
+        except BaseException:
+            self._end(keep=True)
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._end(keep=kind is not None)
+        if error is not None and hasattr(error, "add_note"):
+            error.add_note(f"the logs of the local cluster are in {self.folder}")
+
+    def _end(self, keep: bool) -> None:
+        if self._process != os.getpid():
+            return  # of a process that was forked: the cluster is its parent's
+        if self._client is not None:
+            self._client.close()
+        for daemon in reversed(self._daemons):
+            daemon.ask_to_end()
+        for daemon in reversed(self._daemons):
+            daemon.end()
+        if not keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __repr__(self) -> str:
+        return f"<LocalCluster of {self._workers} workers at {self.address}>"
+
+
+@contextlib.contextmanager
+def local_cluster(workers: int = 2, devices: int = 1) -> Iterator[LocalCluster]:
+    """A controller and so many workers, each with so many devices in host memory, as a context manager.
+
+    The programs are those of the package, or of the folder $CROSSMESH_PROGRAMS. All end with the block, also when it
+    raises, and when this process is killed; after an exception the folder with the logs is kept, and named in a note of
+    the exception. Raises UnavailableError with a daemon's log if it does not start.
+    """
+    with LocalCluster(workers, devices) as cluster:
+        yield cluster

@@ -1,0 +1,69 @@
+"""Clusters of this machine: they end, whatever ends the process that has them."""
+
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import crossmesh
+from crossmesh import errors
+
+
+def _is_alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def test_all_daemons_and_the_folder_are_gone_after_the_block():
+    with crossmesh.local_cluster(workers=2, devices=2) as cluster:
+        assert [worker.devices for worker in cluster.client.workers.list()] == ["node-0.0-1", "node-1.0-1"]
+        assert cluster.devices(1) == ["node-1.0", "node-1.1"]
+        pids, folder = cluster.pids, cluster.folder
+        assert len(pids) == 3 and all(map(_is_alive, pids))
+    assert not any(map(_is_alive, pids))
+    assert not folder.exists()
+
+
+def test_after_an_exception_the_logs_are_kept():
+    with pytest.raises(ZeroDivisionError) as caught, crossmesh.local_cluster(workers=1) as cluster:
+        pids, folder = cluster.pids, cluster.folder
+        raise ZeroDivisionError
+    assert not any(map(_is_alive, pids))
+    assert (folder / "controller.log").stat().st_size > 0
+    if sys.version_info >= (3, 11):
+        assert str(folder) in caught.value.__notes__[0]
+
+
+def test_daemons_end_with_a_process_that_is_killed():
+    script = ("import crossmesh, sys\nwith crossmesh.local_cluster(workers=1) as cluster:\n"
+              "    print(*cluster.pids, flush=True)\n    sys.stdin.read()")
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True) as process:
+        pids = [int(pid) for pid in process.stdout.readline().split()]
+        watched = [os.pidfd_open(pid) for pid in pids]
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    for descriptor in watched:  # readable once the process has ended
+        assert select.select([descriptor], [], [], 20)[0]
+        os.close(descriptor)
+
+
+def test_a_daemon_that_does_not_start_is_told_with_its_log(tmp_path, monkeypatch):
+    for name in ("crossmesh-controller", "crossmesh-worker"):
+        program = tmp_path / name
+        program.write_text("#!/bin/sh\necho no such luck\nexit 70\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("CROSSMESH_PROGRAMS", str(tmp_path))
+    with pytest.raises(errors.UnavailableError, match="no such luck"), crossmesh.local_cluster(workers=1):
+        pass
+
+
+def test_a_number_of_workers_that_cannot_be_is_refused():
+    with pytest.raises(errors.InvalidArgumentError, match="found -1 of 1"), crossmesh.local_cluster(workers=-1):
+        pass
