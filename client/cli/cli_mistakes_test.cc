@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Mistake{"unknown_command", "frobnicate", "frobnicate"},
         Mistake{"unknown_command_with_help", "--help frobnicate",
-                "unknown command \"frobnicate\": expected one of demo, doctor"},
+                "unknown command \"frobnicate\": expected one of context, demo, doctor"},
         Mistake{"misspelt_command", "mesh creat m 'x=1 on a.0'",
                 "mesh: unknown command \"creat\": expected one of create, list, show, delete; did "
                 "you mean \"create\"?"},
