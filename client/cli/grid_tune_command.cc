@@ -17,6 +17,7 @@
 #include "common/wire/tensor_codec.h"
 #include "planner/layers/layer_program_codec.h"
 #include "planner/parallelism/measured_axes.h"
+#include "planner/parallelism/programs/layer_grids_price.h"
 
 #include <algorithm>
 #include <cstdint>

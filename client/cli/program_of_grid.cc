@@ -3,6 +3,7 @@
 #include "common/base/status_macros.h"
 #include "planner/parallelism/grid_ranking.h"
 #include "planner/parallelism/programs/grid_program.h"
+#include "planner/parallelism/programs/layer_grids_price.h"
 #include "planner/pipeline/schedules/window_order.h"
 #include "planner/pipeline/schedules/zero_bubble.h"
 

@@ -3,7 +3,6 @@
 #include "client/cli/grid_flags.h"
 #include "common/mesh/device.h"
 #include "planner/layers/layer_program.h"
-#include "planner/parallelism/programs/layer_grids_price.h"
 #include "planner/parallelism/step_model.h"
 
 #include <cstdint>
@@ -13,6 +12,8 @@
 #include <absl/strings/string_view.h>
 
 namespace crossmesh {
+
+struct LayerGridsPrice;
 
 // What a program has that a grid's price has not.
 struct ProgramForm {
