@@ -35,7 +35,7 @@ class DelayedStore final : public MetadataStore {
           std::make_shared<absl::StatusOr<int64_t>>(inner_.Commit(std::move(commit->first)));
       if (result->ok()) history_.OnCommitted(epoch);
       node_.After(kBack, [is_there, commit, result] {
-        if (!is_there.expired()) commit->second(*std::move(result));
+        if (!is_there.expired()) commit->second(std::move(*result));
       });
     });
   }
