@@ -92,7 +92,7 @@ using Prices = std::span<const LayerGridsPrice>;
 TextTable ColumnsOf(absl::string_view first, Prices prices) {
   std::vector<std::string> columns = {std::string(first)};
   for (const LayerGridsPrice& price : prices) columns.push_back(ToString(price.grids) + ">");
-  return TextTable(std::move(columns));
+  return TextTable(columns);
 }
 
 template <typename Text>

@@ -326,8 +326,9 @@ class Pricer {
     }
   }
   double StreamBytes(const Grid& grid) const {
-    const auto all = static_cast<double>(training_.batch * training_.sequence *
-                                         step_.model().hidden / price_.shapes.front().microbatches);
+    const double all =
+        static_cast<double>(training_.batch * training_.sequence * step_.model().hidden) /
+        microbatches();
     const double parts =
         static_cast<double>(grid.sample_groups() * grid.c()) *
         (training_.activations == ActivationForm::kScattered ? static_cast<double>(grid.r()) : 1);
