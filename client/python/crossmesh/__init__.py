@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from crossmesh.drawing import draw as draw
     from crossmesh.errors import Error as Error
     from crossmesh.manifests import manifest as manifest
+    from crossmesh.memory import worker_memory as worker_memory
     from crossmesh.planning import Bound as Bound
     from crossmesh.planning import Plan as Plan
     from crossmesh.planning import Timeline as Timeline
@@ -58,6 +59,7 @@ _DEFINED_IN = {
     "Error": "errors",
     "connect": "client",
     "local_cluster": "cluster",
+    "worker_memory": "memory",
 }
 _MODULES = ("aio", "jax", "parallel", "torch")
 

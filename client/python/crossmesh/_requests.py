@@ -8,12 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from crossmesh import _calls, _wire, planning, results
+from crossmesh import _calls, _core, _wire, planning, results
 from crossmesh import pipeline_results as pipelines
 from crossmesh._calls import Call, Steps
 from crossmesh._convert import Document, document_of, message_of, value_of
 from crossmesh._core import Layout, Manifest, Mesh, Rules, Tensor
-from crossmesh._rule_rows import rule_rows
 from crossmesh.errors import Error, InvalidArgumentError, error_of
 
 Item = TypeVar("Item")
@@ -56,8 +55,8 @@ def _side_message(what: str, given: SideLike) -> Any:
         message.mesh = side.mesh
     else:
         message.inline_mesh.CopyFrom(mesh_message(side.mesh))
-    for row in rule_rows(planning.rules(side.layouts)):
-        message.rules.add(**row)
+    for pattern, layout, on, dtype in _core.rule_rows(planning.rules(side.layouts).text):
+        message.rules.add(pattern=pattern, layout=layout, on=on, dtype=dtype)
     return message
 
 

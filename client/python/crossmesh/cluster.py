@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
-from crossmesh import client, programs, results
+from crossmesh import client, memory, programs, results
 from crossmesh.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
 
 _START_SECONDS = 60.0
@@ -118,6 +118,10 @@ class LocalCluster:
     def memory_socket(self, worker: int) -> str:
         """The path of a worker's memory socket."""
         return str(self.folder / f"node-{worker}.memory")
+
+    def memory(self, worker: int) -> memory.WorkerMemory:
+        """The storages of a worker."""
+        return memory.worker_memory(self.memory_socket(worker))
 
     def devices(self, worker: int) -> list[str]:
         return [f"node-{worker}.{index}" for index in range(self._devices)]

@@ -20,5 +20,6 @@ void BindLayout(nanobind::module_& module);
 void BindManifest(nanobind::module_& module);
 void BindPlan(nanobind::module_& module);
 void BindSchedules(nanobind::module_& module);
+void BindStorage(nanobind::module_& module);
 
 }  // namespace crossmesh

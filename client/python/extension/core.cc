@@ -9,4 +9,5 @@ NB_MODULE(_core, module) {
   crossmesh::BindManifest(module);
   crossmesh::BindPlan(module);
   crossmesh::BindSchedules(module);
+  crossmesh::BindStorage(module);
 }

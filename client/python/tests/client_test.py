@@ -10,8 +10,7 @@ import threading
 import pytest
 
 import crossmesh
-from crossmesh import _calls, _convert, _requests, _wire, errors, pipeline_results, progress, results
-from crossmesh._rule_rows import rule_rows
+from crossmesh import _calls, _convert, _core, _requests, _wire, errors, pipeline_results, progress, results
 
 MANIFEST = crossmesh.Manifest([crossmesh.Tensor("w", "F32", [8, 8]), crossmesh.Tensor("b", "BF16", [7])])
 MESH = "fsdp=2 on node-0.0,node-1.0"
@@ -226,8 +225,7 @@ def test_states_are_those_of_the_api(kind):
 def test_rules_are_taken_apart_as_the_command_line_does():
     text = ("# layers\nm.{l}.* [a*b, -] nested_chunk on stage={l}/12, expert=1 as BF16  # x\n"
             "* {[0:3, 0:4] [6:9, 0:4]; [3:6, 0:4]; }\nnorm#1 [-] as F32\n\n[odd] [...]  on stage=0")
-    rows = rule_rows(crossmesh.Rules(text))
-    assert [tuple(row.values()) for row in rows] == [
+    assert _core.rule_rows(text) == [
         ("m.{l}.*", "[a*b, -] nested_chunk", "stage={l}/12, expert=1", "BF16"),
         ("*", "{[0:3, 0:4] [6:9, 0:4]; [3:6, 0:4]; }", "", ""),
         ("norm#1", "[-]", "", "F32"), ("[odd]", "[...]", "stage=0", "")]

@@ -1,0 +1,217 @@
+"""Storages of real workers, as arrays of this process."""
+
+import gc
+import os
+import pathlib
+import random
+import resource
+import select
+import signal
+import subprocess
+import sys
+
+import numpy
+import pytest
+
+import crossmesh
+from crossmesh import errors, memory
+
+MESH = "fsdp=2 on node-0.0,node-1.0"
+MANIFEST = crossmesh.Manifest([
+    crossmesh.Tensor("w", "F32", [7, 5]), crossmesh.Tensor("b", "BF16", [3]), crossmesh.Tensor("s", "F64", []),
+    crossmesh.Tensor("empty", "I8", [0, 4])])
+RULES = "s []\n* [fsdp, ...] chunk"
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with crossmesh.local_cluster(workers=2) as running:
+        yield running
+
+
+def _values(seed=1):
+    random_numbers = numpy.random.default_rng(seed)
+    values = {}
+    for tensor in MANIFEST:
+        kind = memory.numpy_type(tensor.dtype)
+        bytes_of_it = random_numbers.integers(0, 256, tensor.bytes, numpy.uint8)
+        values[tensor.name] = bytes_of_it.view(kind).reshape(tensor.shape)
+    return values
+
+
+def _storages(cluster, name, rules=RULES, **options):
+    return [
+        crossmesh.worker_memory(cluster.memory_socket(i)).storage(
+            name, f"node-{i}.0", MANIFEST, MESH, rules, **options) for i in range(2)]
+
+
+def _bytes(array):
+    return numpy.ascontiguousarray(array).tobytes()
+
+
+def test_what_is_filled_arrives_where_it_is_to_be(cluster):
+    values = _values()
+    for storage in _storages(cluster, "weights"):
+        storage.fill(values)
+    operation = cluster.client.reshard(
+        MANIFEST, (MESH, RULES, "weights"), (MESH, "* [...]", "whole"), create_destination=True, timeout=60)
+    assert operation.report.destination_bytes == 2 * MANIFEST.bytes
+    for storage in _storages(cluster, "whole", "* [...]", create=False):
+        assert storage.generation == 2  # one commit
+        assert not storage.state().dirty
+        got = {tensor.name: numpy.zeros(tensor.shape, memory.numpy_type(tensor.dtype)) for tensor in MANIFEST}
+        storage.read(got)
+        assert {name: _bytes(a) for name, a in got.items()} == {name: _bytes(a) for name, a in values.items()}
+
+
+def test_a_tile_is_its_box_of_the_tensor_without_a_copy(cluster):
+    values = _values(2)
+    storages = _storages(cluster, "boxes")
+    for storage in storages:
+        storage.fill(values)
+    for storage in storages:
+        for name in storage:
+            for tile in storage.tiles(name):
+                assert _bytes(tile.array) == _bytes(values[name][tile.box])
+                assert tile.array.shape == tile.shape
+    (tile,) = storages[0].tiles("w")
+    tile.array[...] = 3
+    assert (storages[0]["w"] == 3).all()
+    assert numpy.shares_memory(numpy.from_dlpack(tile), tile.array) or (numpy.from_dlpack(tile) == 3).all()
+    assert memoryview(tile.array).nbytes == 4 * 5 * 4
+
+
+def test_tiles_of_random_layouts_are_those_of_the_plainest_account(cluster):
+    seed = int(os.environ.get("CROSSMESH_TEST_SEED", random.randrange(2**32)))
+    print("seed", seed)
+    generator = random.Random(seed)
+    for _ in range(30):
+        axes = [generator.choice([1, 2, 3]) for _ in range(2)]
+        mesh = crossmesh.Mesh(f"a={axes[0]},b={axes[1]} on " + ",".join(f"h{i}.0" for i in range(axes[0] * axes[1])))
+        manifest = crossmesh.Manifest([
+            crossmesh.Tensor(f"t{i}", generator.choice(["F32", "I8", "BF16"]),
+                             [generator.randrange(0, 9) for _ in range(2)]) for i in range(5)])
+        layout = generator.choice(["[a, b]", "[a*b, -]", "[-, b]", "[b, a]"]) + generator.choice(
+            [" chunk", " nested_chunk", " balanced"])
+        for slot, device in enumerate(mesh.devices):
+            size, tiles = crossmesh._core.storage_layout(manifest, mesh, crossmesh.Rules(f"* {layout}"), device)
+            end = 0
+            for tensor in manifest:
+                boxes = crossmesh.Layout(layout).tiles(mesh, tensor.shape)[slot]
+                elements = sum(numpy.prod([i.stop - i.start for i in box]) for box in boxes)
+                if elements == 0:
+                    assert tensor.name not in tiles or all(0 in [i.stop - i.start for i in b]
+                                                           for b in tiles[tensor.name][2])
+                    continue
+                end = (end + 63) // 64 * 64
+                assert tiles[tensor.name] == (end, tensor.dtype, tuple(boxes))
+                end += elements * memory.numpy_type(tensor.dtype).itemsize
+            assert size == (end + 63) // 64 * 64
+
+
+def test_a_generation_that_is_over_says_so(cluster):
+    sources = _storages(cluster, "from")
+    for storage in sources:
+        storage.fill(_values(3))
+    targets = _storages(cluster, "to", "* [...]")
+    (tile,) = targets[0].tiles("w")
+    old = tile.array
+    for _ in range(2):
+        cluster.client.reshard(MANIFEST, (MESH, RULES, "from"), (MESH, "* [...]", "to"), timeout=60)
+    with pytest.raises(errors.FailedPreconditionError, match=r"expected generation \d, found generation \d; refresh"):
+        tile.array.sum()
+    targets[0].refresh()
+    with pytest.raises(errors.FailedPreconditionError, match="take it from the storage again"):
+        tile.array.sum()
+    assert _bytes(targets[0]["w"]) == _bytes(_values(3)["w"])
+    assert old.shape == (7, 5)  # its memory is there as long as it is
+    targets[0].memory.delete("to", "node-0.0")
+    with pytest.raises(errors.FailedPreconditionError, match="deleted"):
+        targets[0].check()
+
+
+def test_values_that_do_not_fit_are_refused_before_anything_is_written(cluster):
+    storage = _storages(cluster, "strict")[0]
+    values = _values(4)
+    storage.fill(values)
+    for wrong, message in (
+            ({"w": values["w"].astype("f8")}, 'tensor "w": expected elements of F32'),
+            ({"s": numpy.zeros(2)}, 'tensor "s": expected shape'), ({"b": None}, 'tensor "b"')):
+        other = {**_values(5), **wrong}
+        with pytest.raises(errors.InvalidArgumentError, match=message):
+            storage.fill(other)
+    with pytest.raises(errors.InvalidArgumentError, match='tensor "s": expected a value, found none'):
+        storage.fill({name: value for name, value in _values(5).items() if name != "s"})
+    assert _bytes(storage["w"]) == _bytes(values["w"][0:4])
+    with pytest.raises(errors.NotFoundError, match='tensor "x"'):
+        storage["x"]
+
+
+def test_storages_of_another_size_or_device_are_refused(cluster):
+    worker = crossmesh.worker_memory(cluster.memory_socket(0))
+    worker.storage("sized", "node-0.0", MANIFEST, MESH, RULES)
+    with pytest.raises(errors.Error, match="bytes"):
+        worker.storage("sized", "node-0.0", MANIFEST, MESH, "* [...]", create=False)
+    with pytest.raises(errors.NotFoundError, match=r"node-7\.0"):
+        worker.storage("sized", "node-7.0", MANIFEST, MESH, RULES)
+    with pytest.raises(errors.NotFoundError):
+        worker.storage("none", "node-0.0", MANIFEST, MESH, RULES, create=False)
+    with pytest.raises(errors.UnavailableError, match="is it up"):
+        crossmesh.worker_memory(f"{cluster.folder}/nowhere").list()
+
+
+def test_a_worker_that_has_ended_is_told():
+    with crossmesh.local_cluster(workers=1) as alone:
+        storage = crossmesh.worker_memory(alone.memory_socket(0)).storage(
+            "s", "node-0.0", MANIFEST, "fsdp=1 on node-0.0", RULES)
+        array = storage["w"]
+        watched = os.pidfd_open(alone.pids[1])
+        os.kill(alone.pids[1], signal.SIGKILL)
+        assert select.select([watched], [], [], 20)[0]
+        os.close(watched)
+        with pytest.raises(errors.UnavailableError, match="create it again"):
+            storage.check()
+        with pytest.raises(errors.UnavailableError):
+            storage.refresh()
+        assert array.shape == (7, 5) and array.sum() == 0  # the mapping is this process's
+
+
+def test_an_interpreter_may_end_with_views_held(cluster):
+    script = f"""
+import crossmesh, threading
+manifest = crossmesh.Manifest([crossmesh.Tensor("w", "F32", [8])])
+storage = crossmesh.worker_memory({cluster.memory_socket(0)!r}).storage(
+    "held", "node-0.0", manifest, "a=1 on node-0.0", "* [-]")
+view = storage["w"]; tile = storage.tiles("w")[0]; exported = memoryview(view)
+client = crossmesh.connect({cluster.address!r}); client.workers.list()
+"""
+    assert subprocess.run([sys.executable, "-X", "dev", "-c", script], capture_output=True, text=True,
+                          check=True).stderr == ""
+
+
+def test_a_thousand_uses_take_no_descriptor_and_no_memory(cluster):
+    values = _values(6)
+
+    def use():
+        storage = _storages(cluster, "again")[0]
+        storage.fill(values)
+        storage.refresh().tiles("w")
+        cluster.client.workers.list()
+
+    def descriptors():
+        return len(list(pathlib.Path("/proc/self/fd").iterdir()))
+
+    def mappings():
+        return pathlib.Path("/proc/self/maps").read_text().count("memfd")
+
+    for _ in range(100):
+        use()
+    gc.collect()
+    before, maps = descriptors(), mappings()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(1000):
+        use()
+    gc.collect()
+    assert descriptors() <= before + 1
+    assert maps == mappings()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 8 * 1024  # in KiB
