@@ -18,14 +18,6 @@
 namespace crossmesh {
 namespace {
 
-std::string BytesText(double bytes) { return Bytes(static_cast<int64_t>(bytes)); }
-
-double SumOf(const PerAxis<double>& values) {
-  double sum = 0;
-  for (const double value : values.values) sum += value;
-  return sum;
-}
-
 std::string GridsTable(const GridRanking& ranking, int64_t top) {
   TextTable table({"GRID", "MICROBATCH>", "STEP>", "COMPUTE>", "BUBBLE>", "EXPOSED>", "HIDDEN>",
                    "SENT>", "MEMORY>", "EXPOSED BY AXIS"});
@@ -171,6 +163,14 @@ void AddRow(absl::string_view name, std::span<const RankedGrid> grids, const Tex
 }
 
 }  // namespace
+
+std::string BytesText(double bytes) { return Bytes(static_cast<int64_t>(bytes)); }
+
+double SumOf(const PerAxis<double>& values) {
+  double sum = 0;
+  for (const double value : values.values) sum += value;
+  return sum;
+}
 
 std::string ExposedByAxis(const StepPrice& price) {
   std::vector<std::string> parts;

@@ -25,6 +25,9 @@ inline constexpr StepPart kStepParts[] = {
     {"logits", [](const StepPrice& p) { return p.logits_seconds; }},
     {"optimizer", [](const StepPrice& p) { return p.optimizer_seconds; }}};
 
+// What a model counts in bytes, and what it says of each axis, of all together.
+std::string BytesText(double bytes);
+double SumOf(const PerAxis<double>& values);
 // "r 12.0 ms, z 3.4 ms": axes of which something shows.
 std::string ExposedByAxis(const StepPrice& price);
 

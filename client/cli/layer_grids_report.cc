@@ -18,14 +18,6 @@
 namespace crossmesh {
 namespace {
 
-std::string BytesText(double bytes) { return Bytes(static_cast<int64_t>(bytes)); }
-
-double SumOf(const PerAxis<double>& values) {
-  double sum = 0;
-  for (const double value : values.values) sum += value;
-  return sum;
-}
-
 std::string StepsTable(const LayerGridsPrice& price) {
   TextTable table({"PART OF THE STEP", "TIME>", "SHARE>"});
   const auto add = [&](absl::string_view name, double seconds) {
