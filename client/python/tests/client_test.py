@@ -222,6 +222,65 @@ def test_states_are_those_of_the_api(kind):
         set(kind.__members__)
 
 
+def _following(timeout=None, follow=60):
+    first = _calls.Call("ReshardService/ExecuteReshard", "request")
+    return _calls.Following("operation", first, "OperationService/WatchOperation", "operation",
+                            _calls.Options(follow=follow), timeout)
+
+
+def test_a_stream_that_is_cut_is_taken_up_by_the_request_and_then_by_the_id():
+    following = _following()
+    away = errors.UnavailableError("away")
+    assert following.stream().request == "request"
+    assert following.pause_after(away) >= 0
+    assert following.stream().request == "request"
+    following.heard(_wire.message("ExecuteReshardResponse")(operation={"id": "op-1"}))
+    for cut in (away, errors.DeadlineExceededError("its own"), errors.ResourceExhaustedError("slow"), None):
+        following._heard = True
+        following.pause_after(cut)
+        assert following.stream().request.id == "op-1"
+    with pytest.raises(errors.DeadlineExceededError, match="its own"):  # on a stream that said nothing
+        following.pause_after(errors.DeadlineExceededError("its own"))
+    with pytest.raises(errors.NotFoundError):
+        following.pause_after(errors.NotFoundError("none"))
+
+
+def test_following_ends_with_its_time_and_with_a_controller_that_stays_away():
+    following = _following(follow=0)
+    following.stream()
+    following.id = "op-1"
+    with pytest.raises(errors.UnavailableError, match="away; operation op-1 may still be running"):
+        following.pause_after(errors.UnavailableError("away"))
+    late = _following(timeout=0)
+    with pytest.raises(errors.DeadlineExceededError, match="expected its end within 0 s"):
+        late.stream()
+
+
+def test_lists_of_several_pages_are_whole_and_counts_are_kept(client, monkeypatch):
+    monkeypatch.setattr(_requests, "_PAGE_SIZE", 2)
+    for index in range(5):
+        client.meshes.create(f"page-{index}", MESH)
+    names = [mesh.name for mesh in client.meshes.list()]
+    assert [name for name in names if name.startswith("page-")] == [f"page-{index}" for index in range(5)]
+    sides = (MESH, "* [fsdp, ...] chunk", "no-such"), (MESH, "* [...]", "received")
+    ids = [client.start_reshard(MANIFEST, *sides).id for _ in range(4)]
+    assert [operation.id for operation in client.operations.list(3)] == ids[:0:-1]
+
+
+def test_details_are_those_that_came_with_the_status():
+    status = _wire.message("google.rpc.Status")(code=5, message="no")
+    info = _wire.message("google.rpc.ErrorInfo")(metadata={"object": "mesh", "found": "none"})
+    status.details.add(type_url="type.googleapis.com/google.rpc.ErrorInfo", value=info.SerializeToString())
+    for code, kind in ((5, errors.NotFoundError), (11, errors.Error), (16, errors.Error)):
+        metadata = (("other", "x"), ("grpc-status-details-bin", status.SerializeToString()))
+        error = _calls.status_error("a", code, 'tensor "x": expected one, found two', metadata, 1)
+        assert type(error) is kind
+        assert (error.object, error.expected, error.found) == ("mesh", "", "none")
+    metadata = (("grpc-status-details-bin", b"\xff"),)
+    error = _calls.status_error("a", 5, 'tensor "x": expected one, found two', metadata, 1)
+    assert (error.object, error.expected, error.found) == ('tensor "x"', "one", "two")
+
+
 def test_rules_are_taken_apart_as_the_command_line_does():
     text = ("# layers\nm.{l}.* [a*b, -] nested_chunk on stage={l}/12, expert=1 as BF16  # x\n"
             "* {[0:3, 0:4] [6:9, 0:4]; [3:6, 0:4]; }\nnorm#1 [-] as F32\n\n[odd] [...]  on stage=0")

@@ -81,6 +81,21 @@ def test_a_tile_is_its_box_of_the_tensor_without_a_copy(cluster):
     assert memoryview(tile.array).nbytes == 4 * 5 * 4
 
 
+def test_a_tile_of_several_boxes_has_each_in_the_order_of_memory(cluster):
+    manifest = crossmesh.Manifest([crossmesh.Tensor("w", "F32", [6, 4])])
+    worker = cluster.memory(0)
+    storage = worker.storage("two", "node-0.0", manifest, MESH, "* {[0:2, 0:4] [4:6, 1:4]; [2:4, 0:4] [4:6, 0:1]}")
+    whole = numpy.arange(24, dtype="f4").reshape(6, 4)
+    storage.fill({"w": whole})
+    assert [tile.array.tolist() for tile in storage.tiles("w")] == [whole[0:2].tolist(), whole[4:6, 1:4].tolist()]
+    assert numpy.frombuffer(storage._map, "f4", 14).tolist() == [*range(8), 17, 18, 19, 21, 22, 23]
+    with pytest.raises(errors.UnimplementedError, match="found 2"):
+        storage["w"]
+    got = {"w": numpy.zeros((6, 4), "f4")}
+    storage.read(got)
+    assert got["w"].sum() == sum(range(8)) + 17 + 18 + 19 + 21 + 22 + 23
+
+
 def test_tiles_of_random_layouts_are_those_of_the_plainest_account(cluster):
     seed = int(os.environ.get("CROSSMESH_TEST_SEED", random.randrange(2**32)))
     print("seed", seed)
