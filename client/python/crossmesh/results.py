@@ -399,6 +399,15 @@ class Gpu:
 
 
 @dataclass(frozen=True)
+class InterfaceTraffic:
+    """Bytes that all processes of a host moved by one of its network interfaces since it started."""
+
+    interface: str
+    sent_bytes: int
+    received_bytes: int
+
+
+@dataclass(frozen=True)
 class WorkerInfo:
     """A worker as its controller sees it; memory_bytes is of its storages and their shadows."""
 
@@ -416,3 +425,4 @@ class WorkerInfo:
     gpus: tuple[Gpu, ...]
     m2n: bool
     described_host: Host | None
+    traffic: tuple[InterfaceTraffic, ...]
