@@ -96,6 +96,29 @@ TEST(GpuCollectiveRandom, GroupsGatherAndSumByThemselves) {
   EXPECT_THAT(told, Each(IsEmpty()));
 }
 
+// Each level has groups, and so a split, of its own; the second adds what the first has left.
+TEST(GpuCollective, SumsAreMadeInTwoLevels) {
+  std::vector<CollectiveStepsCase> cases;
+  for (const bool in_pieces : {false, true}) {
+    const CollectiveStepsCase& of = cases.emplace_back(TwoLevelSums(in_pieces), true, true);
+    EXPECT_EQ(of.Splits().size(), 2);
+    const int64_t sums =
+        of.CallsOf(StepCollective::kReduceScatter, 0) + of.CallsOf(StepCollective::kAllReduce, 0);
+    EXPECT_GE(sums, 2 * 2);  // of two tensors
+  }
+  const auto told = RunRanks(kCollectors, [&](int number, Meeting& meeting) -> absl::Status {
+    ASSIGN_OR_RETURN(const auto rank, ExecutorRank::Create(number, {}));
+    RETURN_IF_ERROR(rank->JoinAll(kCollectors, number, meeting));
+    MeshRunner hosts(WithCourseRunners({.workers = 1}));
+    for (size_t i = 0; i < cases.size(); ++i) {
+      meeting.Wait();
+      RETURN_IF_ERROR(At(absl::StrCat("case ", i), RunCollectives(*rank, number, cases[i], hosts)));
+    }
+    return rank->Close();
+  });
+  EXPECT_THAT(told, Each(IsEmpty()));
+}
+
 // Twice one plan of several splits: the second time splits nothing.
 TEST(GpuCollective, TheNextPlanOfTheSameGroupsFindsThemSplit) {
   const CollectiveStepsCase of(5, false, true, CollectiveStepsCase::Of::kGroups);

@@ -308,7 +308,7 @@ CourseRequest TwoLevelSums(bool in_pieces) {
   inputs.source_partial = {"x", "y"};
   inputs.reduction = "sum";
   inputs.reduction_order = "any";
-  inputs.method = "one_axis";
+  inputs.method = "dtensor_greedy";
   PreferCollectives(made);
   return made;
 }
