@@ -69,6 +69,11 @@ TEST_F(OperatorTest, TheControllerTellsOfItselfAndItsStore) {
 }
 
 TEST_F(OperatorTest, TheStoreIsCopiedAndVerifiedWhileItRuns) {
+  v1::Mesh mesh;
+  mesh.set_name("pair");
+  mesh.set_axes("x=1");
+  mesh.set_devices("a.0");
+  ASSERT_OK(cluster_->client().CreateMesh(mesh));
   ASSERT_OK_AND_ASSIGN(const std::string file, cluster_->client().BackUpStore());
   EXPECT_THAT(file, StartsWith(folder_.PathOf("backups")));
   EXPECT_TRUE(std::filesystem::exists(file));
