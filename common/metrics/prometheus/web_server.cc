@@ -1,11 +1,15 @@
 #include "common/metrics/prometheus/web_server.h"
 
 #include <array>
+#include <thread>
 #include <utility>
 
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/string_view.h>
+#include <absl/strings/strip.h>
+#include <absl/synchronization/notification.h>
+#include <absl/time/time.h>
 #include <civetweb.h>
 
 namespace crossmesh {
@@ -48,11 +52,26 @@ absl::StatusOr<std::unique_ptr<WebServer>> WebServer::Start(const std::string& a
     return absl::FailedPreconditionError(
         absl::StrCat("cannot serve metrics on ", address, ": cannot be listened on"));
   }
-  return std::unique_ptr<WebServer>(new WebServer(context));
+  const absl::string_view host = absl::string_view(address).substr(0, address.rfind(':'));
+  return std::unique_ptr<WebServer>(
+      new WebServer(context, std::string(absl::StripPrefix(absl::StripSuffix(host, "]"), "["))));
 }
 
 WebServer::~WebServer() {
-  mg_stop(context_);
+  // The library's own thread looks whether it is to end every 2 s, and when a connection comes.
+  const int port = this->port();
+  absl::Notification stopped;
+  std::thread stopping([&] {
+    mg_stop(context_);
+    stopped.Notify();
+  });
+  do {
+    std::array<char, 128> error = {};
+    mg_connection* const visit =
+        mg_connect_client(host_.c_str(), port, /*use_ssl=*/0, error.data(), error.size());
+    if (visit != nullptr) mg_close_connection(visit);
+  } while (!stopped.WaitForNotificationWithTimeout(absl::Milliseconds(10)));
+  stopping.join();
   mg_exit_library();
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <absl/status/statusor.h>
 
@@ -12,9 +13,8 @@ struct mg_context;
 
 namespace crossmesh {
 
-// Serves a few pages over HTTP, at fixed paths. Destruction takes up to 2 s, which the library
-// (civetweb) waits for its own thread. Confined to the thread that made it; pages are made by
-// threads of its own.
+// Serves a few pages over HTTP, at fixed paths, by civetweb. Confined to the thread that made it;
+// pages are made by threads of its own.
 class WebServer {
  public:
   struct Page {
@@ -37,11 +37,12 @@ class WebServer {
   void Serve(const std::string& path, Maker make);
 
  private:
-  explicit WebServer(mg_context* context) : context_(context) {}
+  WebServer(mg_context* context, std::string host) : context_(context), host_(std::move(host)) {}
 
   static int Answer(mg_connection* connection, void* maker);
 
   mg_context* const context_;
+  const std::string host_;              // that was bound
   std::map<std::string, Maker> pages_;  // the library keeps pointers to these
 };
 
