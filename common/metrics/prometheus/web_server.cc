@@ -1,14 +1,15 @@
 #include "common/metrics/prometheus/web_server.h"
 
+#include "common/base/mutex.h"
+#include "common/base/thread.h"
+
 #include <array>
-#include <thread>
 #include <utility>
 
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/string_view.h>
 #include <absl/strings/strip.h>
-#include <absl/synchronization/notification.h>
 #include <absl/time/time.h>
 #include <civetweb.h>
 
@@ -60,18 +61,27 @@ absl::StatusOr<std::unique_ptr<WebServer>> WebServer::Start(const std::string& a
 WebServer::~WebServer() {
   // The library's own thread looks whether it is to end every 2 s, and when a connection comes.
   const int port = this->port();
-  absl::Notification stopped;
-  std::thread stopping([&] {
+  Mutex mutex;
+  CondVar changed;
+  bool has_stopped = false;  // guarded by mutex
+  Thread stopping("web-stop", [&] {
     mg_stop(context_);
-    stopped.Notify();
+    const MutexLock lock(mutex);
+    has_stopped = true;
+    changed.Signal();
   });
+  const auto stops = [&] {
+    const MutexLock lock(mutex);
+    if (!has_stopped) changed.WaitFor(mutex, absl::Milliseconds(10));
+    return has_stopped;
+  };
   do {
     std::array<char, 128> error = {};
     mg_connection* const visit =
         mg_connect_client(host_.c_str(), port, /*use_ssl=*/0, error.data(), error.size());
     if (visit != nullptr) mg_close_connection(visit);
-  } while (!stopped.WaitForNotificationWithTimeout(absl::Milliseconds(10)));
-  stopping.join();
+  } while (!stops());
+  stopping.Join();
   mg_exit_library();
 }
 
