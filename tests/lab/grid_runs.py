@@ -10,8 +10,7 @@ from network import Host, Network, Nic
 from raw_stream import RawStream
 
 ITERATIONS = 2  # of a rehearsal
-PARTS_BESIDE = ("norm", "logits", "loss", "vectors")  # of names of transfers that the equations leave out, but for
-PRICED = "logits.data_sum"
+PARTS_BESIDE = ("norm", "loss")  # of names of transfers that the equations leave out
 
 
 @dataclass
@@ -25,7 +24,7 @@ class GridRun:
     exposed: float = 0  # as predicted
     sent: float = 0  # by the cost model's equations, of a device
     derived: float = 0  # by the equations of the families
-    beside: float = 0  # of what these leave out, as planned, of a device: logits, vectors, norms, loss
+    beside: float = 0  # of what these leave out, as planned, of a device: norms, loss
     measured: list[float] = field(default_factory=list)  # iterations of all rounds
     counted: list[dict[str, float]] = field(default_factory=list)  # by round, then host: over what a raw stream has
     errors: list[str] = field(default_factory=list)
@@ -79,7 +78,7 @@ def flops_at(cluster: Cluster, grid: str, microbatch: int, ratio: float) -> floa
 
 
 def is_beside(transfer: str) -> bool:
-    return transfer != PRICED and any(part in transfer for part in PARTS_BESIDE)
+    return any(part in transfer for part in PARTS_BESIDE)
 
 
 def rehearse(cluster: Cluster, case: GridCase, stream: RawStream, run: GridRun) -> None:
