@@ -177,6 +177,7 @@ TEST_F(SqliteUpkeepTest, TheThreadThatWritesAnswersAndWritesNothing) {
     upkeep->Ask([&] { answered.Signal(); });
     pollfd waiting = {.fd = answered.fd(), .events = POLLIN};
     EXPECT_EQ(poll(&waiting, 1, /*timeout=*/20'000), 1) << free;
+    EXPECT_TRUE(answered.Drain()) << free;  // and is seen to be done with it
   }
   EXPECT_EQ(store_->revision(), revision);
 }
