@@ -3,6 +3,7 @@
     mesh = crossmesh.jax.mesh(array.sharding.mesh)
     layout = crossmesh.jax.layout(array.sharding, array.shape)
     sharding = crossmesh.jax.sharding(layout, mesh, array.shape, jax_mesh)
+    array = crossmesh.jax.reshard(array, NamedSharding(array.sharding.mesh, PartitionSpec(None, "x")))
 
 Both say per dimension which axes cut it, major first. JAX has no uneven parts.
 """
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossmesh._core import Layout, Manifest, Mesh, Tensor
 from crossmesh._dtypes import name_of
+from crossmesh._jax_resharding import reshard as reshard
 from crossmesh.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
