@@ -13,7 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -23,8 +25,10 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::AnyOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAreArray;
 
 constexpr char kModel[] =
     "--layers 2 --hidden 64 --heads 8 --vocabulary 256 --batch 16 --sequence 16 ";
@@ -84,6 +88,44 @@ TEST_F(LayersTest, GridsAreTunedOnTheWorkers) {
   const ProgramResult other = Crossmesh(absl::StrCat(tune, "r=3"));
   EXPECT_NE(other.exit_status, 0);
   EXPECT_THAT(other.error, HasSubstr("r=3"));
+}
+
+// Attention, MLP and logits on grids of their own, some layers too: the joints move real bytes like
+// all else, and each grid has a place between those of one grid for all layers.
+TEST_F(LayersTest, GridsOfLayersAreTunedOnTheWorkers) {
+  ASSERT_NO_FATAL_FAILURE(StartCluster(kWorkers));
+  const std::string tune = absl::StrCat("grid tune --controller ", cluster_->controller_address(),
+                                        " --devices ", kDevices, " --device a100 ", kModel);
+  const std::vector<std::string> grids = {"r=2,z=2", "r=2,z=2+z=4@mlp", "r=4+z=4@mlp+c=4@logits",
+                                          "c=2,r=2+z=4@1"};
+  const ProgramResult shown = Crossmesh(absl::StrCat(tune, absl::StrJoin(grids, " ")));
+  ASSERT_EQ(shown.exit_status, 0) << shown.error;
+  for (const std::string& grid : grids) EXPECT_THAT(shown.out, HasSubstr(grid));
+  const ProgramResult named = Crossmesh(absl::StrCat(tune, "--json ", absl::StrJoin(grids, " ")));
+  ASSERT_EQ(named.exit_status, 0) << named.error;
+  const nlohmann::json document = nlohmann::json::parse(named.out);
+  std::vector<std::string> tuned;
+  for (const nlohmann::json& grid : document["grids"]) {
+    tuned.push_back(grid["grid"]);
+    EXPECT_GT(grid["predicted_seconds"], 0) << grid;
+    EXPECT_GT(grid["cost_model_seconds"], 0) << grid;
+    // Ops alone take as long, and what moves is not free.
+    EXPECT_GT(grid["measured_seconds"], grid["predicted_seconds"].get<double>() / 2) << grid;
+    const ProgramResult run =
+        Crossmesh(absl::StrCat("pipeline show ", grid["run"].get<std::string>(), " --json",
+                               " --controller ", cluster_->controller_address()));
+    ASSERT_EQ(run.exit_status, 0) << run.error;
+    EXPECT_EQ(nlohmann::json::parse(run.out)["median_seconds"], grid["measured_seconds"]);
+    // The joints are transfers of the run, and have been measured.
+    const bool has_joints = absl::StrContains(grid["grid"].get<std::string>(), "+");
+    EXPECT_EQ(absl::StrContains(run.out, "grid0.grid1.activations"), has_joints) << run.out;
+    EXPECT_EQ(absl::StrContains(run.out, "grid1.grid0.gradients"), has_joints) << run.out;
+  }
+  EXPECT_THAT(tuned, UnorderedElementsAreArray(grids));
+  EXPECT_THAT(grids, Contains(document["best"].get<std::string>()));
+  const ProgramResult other = Crossmesh(absl::StrCat(tune, "r=4+z=2@mlp"));
+  EXPECT_NE(other.exit_status, 0);
+  EXPECT_THAT(other.error, HasSubstr("grid z=2@mlp: expected 4 devices"));
 }
 
 // One to run the program, however many steps, layers and microbatches.

@@ -140,7 +140,8 @@ void StageWriter::ForwardOf(size_t place) {
   const Transfer norm_sum = use.is_normed ? On(use).NormSum(use.matrix) : std::nullopt;
   const Transfer rows = On(use).Rows(use.matrix);
   if (use.is_joint) Join(place);
-  if (place == 0 || !IsAhead(use, GridOpKind::kGive)) GiveWeights(place, GridOpKind::kGive);
+  const bool is_ahead = IsAhead(use, GridOpKind::kGive);
+  if (place == 0 && is_ahead) GiveWeights(place, GridOpKind::kGive);
   if (use.is_normed) {
     ForHalves([&](int32_t half) {
       AddOp(GridOpKind::kNorm, &use, 0, half);
@@ -153,6 +154,8 @@ void StageWriter::ForwardOf(size_t place) {
     Need(use.is_normed ? norm_sum : awaited_);
     Give(rows);
   });
+  // Right before the product, so that nothing hides it.
+  if (!is_ahead) GiveWeights(place, GridOpKind::kGive);
   if (place + 1 < uses_.size() && IsAhead(uses_[place + 1], GridOpKind::kGive)) {
     GiveWeights(place + 1, GridOpKind::kGive);
   }
@@ -217,14 +220,14 @@ void StageWriter::Backward(MicrobatchIndex microbatch) {
 
 void StageWriter::BackwardOf(size_t place) {
   const Use& use = uses_[place];
-  if (place + 1 == uses_.size() || !IsAhead(use, GridOpKind::kGiveBack)) {
-    GiveWeights(place, GridOpKind::kGiveBack);
-  }
+  const bool is_ahead = IsAhead(use, GridOpKind::kGiveBack);
+  if (place + 1 == uses_.size() && is_ahead) GiveWeights(place, GridOpKind::kGiveBack);
   ForHalves([&](int32_t half) {
     AddOp(GridOpKind::kOutputGradient, &use, PartOf(2 * use.around), half);
     Need(awaited_);
     Give(On(use).GradientRows(use.matrix));
   });
+  if (!is_ahead) GiveWeights(place, GridOpKind::kGiveBack);
   if (place > 0 && IsAhead(uses_[place - 1], GridOpKind::kGiveBack)) {
     GiveWeights(place - 1, GridOpKind::kGiveBack);
   }
