@@ -4,6 +4,7 @@
 #include "planner/parallelism/grid_ranking.h"
 #include "planner/parallelism/programs/grid_program.h"
 #include "planner/parallelism/programs/layer_grids_price.h"
+#include "planner/pipeline/schedules/interleaved.h"
 #include "planner/pipeline/schedules/window_order.h"
 #include "planner/pipeline/schedules/zero_bubble.h"
 
@@ -16,7 +17,7 @@ namespace crossmesh {
 namespace {
 
 absl::StatusOr<Schedule> ScheduleOf(const Training& training, const GridShape& shape) {
-  const auto stages = static_cast<int32_t>(shape.grid.pipeline());
+  const auto stages = static_cast<int32_t>(shape.grid.pipeline());  // or ranks, of several each
   const auto microbatches = static_cast<int32_t>(shape.microbatches);
   if (stages == 1) return Schedule();
   switch (training.schedule) {
@@ -29,11 +30,11 @@ absl::StatusOr<Schedule> ScheduleOf(const Training& training, const GridShape& s
     case GridSchedule::kZbH1:
       return MakeZeroBubbleH1(stages, microbatches);
     case GridSchedule::kInterleaved:
-      break;
+      return MakeInterleaved({.ranks = stages,
+                              .chunks = static_cast<int32_t>(training.chunks),
+                              .microbatches = microbatches});
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--schedule: expected gpipe, 1f1b, eager_1f1b or zb_h1, found ",
-                   GridScheduleName(training.schedule)));
+  return absl::InternalError("a schedule of none of the kinds");
 }
 
 }  // namespace
@@ -47,7 +48,11 @@ absl::StatusOr<LayerProgram> ProgramOfGrid(const StepModel& step, const GridShap
                              .device = step.device()};
   request.training.overlaps = form.overlaps;
   request.pending_scatters = form.pending_scatters;
-  ASSIGN_OR_RETURN(request.stages, StagesOfGrid(shape.grid, devices, step.model().layers));
+  // Without a pipeline there are no chunks.
+  const int64_t of_rank = shape.grid.pipeline() > 1 ? step.training().chunks : 1;
+  ASSIGN_OR_RETURN(
+      request.stages,
+      StagesOfGrid(shape.grid, devices, {.layers = step.model().layers, .of_rank = of_rank}));
   ASSIGN_OR_RETURN(request.schedule, ScheduleOf(step.training(), shape));
   return MakeGridProgram(request);
 }

@@ -5,6 +5,7 @@
 #include "common/mesh/data_type.h"
 #include "common/mesh/mesh.h"
 #include "planner/parallelism/programs/grid_op.h"
+#include "planner/parallelism/programs/stage_schedule.h"
 
 #include <algorithm>
 #include <cstring>
@@ -44,19 +45,22 @@ absl::StatusOr<std::optional<PhaseOfDevice>> PhaseOn(const TrainingPhase& phase,
                                                      const DeviceId& device) {
   ASSIGN_OR_RETURN(const GridProgramRequest request, RequestOf(phase, settings, devices));
   ASSIGN_OR_RETURN(const LayerProgram program, MakeGridProgram(request));
-  for (size_t stage = 0; stage < request.stages.size(); ++stage) {
-    const std::vector<DeviceId>& of_stage = request.stages[stage].mesh->devices();
-    const auto found = std::ranges::find(of_stage, device);
-    if (found == of_stage.end()) continue;
-    const int64_t slot = found - of_stage.begin();
-    const auto rank = static_cast<RankIndex>(stage);
+  const std::vector<std::vector<StageIndex>> stages_of =
+      StagesOfRanks(request.schedule, request.stages.size());
+  for (size_t rank = 0; rank < stages_of.size(); ++rank) {
+    const std::vector<DeviceId>& of_rank = program.ranks[rank].mesh->devices();
+    const auto found = std::ranges::find(of_rank, device);
+    if (found == of_rank.end()) continue;
+    const int64_t slot = found - of_rank.begin();
     ASSIGN_OR_RETURN(StateMemory memory,
                      StateMemory::Create(SideOf(request, settings, ""), settings, device));
-    return PhaseOfDevice{.device = device,
-                         .rank = rank,
-                         .role = RoleOf(request, settings.optimizer, stage, slot),
-                         .memory = std::move(memory),
-                         .outputs = OutputsOf(program, rank, slot)};
+    PhaseOfDevice here{.device = device,
+                       .memory = std::move(memory),
+                       .outputs = OutputsOf(program, static_cast<RankIndex>(rank), slot)};
+    for (const StageIndex stage : stages_of[rank]) {
+      here.roles.emplace(stage, RoleOf(request, settings.optimizer, stage, slot));
+    }
+    return here;
   }
   return std::nullopt;
 }
@@ -67,23 +71,40 @@ GridProcess::GridProcess(const PhaseOfDevice& phase, const TrainingSettings& set
       options_(std::move(options)),
       checkpoints_(options_.checkpoints.empty()
                        ? std::nullopt
-                       : std::make_optional<training::Checkpoints>(options_.checkpoints)),
-      device_(phase.role, InitialState(settings)) {}
+                       : std::make_optional<training::Checkpoints>(options_.checkpoints)) {
+  const Tensors whole = InitialState(settings);
+  for (const auto& [stage, role] : phase.roles) stages_.try_emplace(stage, role, whole);
+}
 
 absl::Status GridProcess::SetState(std::span<const std::byte> memory, int64_t steps) {
   if (std::ssize(memory) != phase_.memory.bytes()) {
     return absl::InvalidArgumentError(
         absl::StrCat("state: expected ", phase_.memory.bytes(), " bytes, found ", memory.size()));
   }
-  Tensors state = device_.parameters().all_stored();
+  Tensors state = AllStored();
   phase_.memory.Read(memory, state);
-  device_.SetState(std::move(state), steps);
+  for (auto& [number, stage] : stages_) {
+    Tensors of_stage;
+    for (const auto& [name, values] : stage.parameters().all_stored()) {
+      of_stage[name] = std::move(state.find(name)->second);
+    }
+    stage.SetState(std::move(of_stage), steps);
+  }
   return absl::OkStatus();
+}
+
+Tensors GridProcess::AllStored() const {
+  Tensors all;
+  for (const auto& [number, stage] : stages_) {
+    const Tensors& stored = stage.parameters().all_stored();
+    all.insert(stored.begin(), stored.end());
+  }
+  return all;
 }
 
 std::vector<std::byte> GridProcess::State() const {
   std::vector<std::byte> memory(phase_.memory.bytes());
-  phase_.memory.Write(device_.parameters().all_stored(), memory);
+  phase_.memory.Write(AllStored(), memory);
   return memory;
 }
 
@@ -98,7 +119,9 @@ absl::Status GridProcess::Run(PipelineLoop& loop) {
       case PipelineStep::Kind::kOp:
         // What an iteration left that was cut short is of no use, also if a run that begins anew
         // gives the next one the same number.
-        if (is_first_op || pending_ != step.op->iteration) device_.DropStep();
+        if (is_first_op || pending_ != step.op->iteration) {
+          for (auto& [number, stage] : stages_) stage.DropStep();
+        }
         is_first_op = false;
         pending_ = step.op->iteration;
         loop.Answer(Compute(*step.op));
@@ -131,7 +154,9 @@ absl::Status GridProcess::WriteCheckpoint(int64_t iteration) const {
 
 absl::Status GridProcess::Complete(int64_t iteration) {
   const int64_t step = steps();
-  options_.on_step(step, device_.ApplyStep());
+  double loss = 0;
+  for (auto& [number, stage] : stages_) loss += stage.ApplyStep();
+  options_.on_step(step, loss);
   return checkpoints_.has_value() ? WriteCheckpoint(iteration) : absl::OkStatus();
 }
 
@@ -179,7 +204,12 @@ absl::Status GridProcess::Compute(const PipelineOp& op) {
       outputs.push_back({.transfer = output.transfer, .bytes = unsent.emplace_back(output.bytes)});
     }
   }
-  return device_.Compute(parsed, TilesOf(op.inputs), outputs);
+  const auto stage = stages_.find(parsed.stage.value_or(stages_.begin()->first));
+  if (stage == stages_.end() || parsed.stage.has_value() != (stages_.size() > 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(op.name, ": expected an op of a stage of this rank, found one of none"));
+  }
+  return stage->second.Compute(parsed, TilesOf(op.inputs), outputs);
 }
 
 std::vector<MessageTile> GridProcess::TilesOf(const std::vector<PipelineTensor>& tensors) const {

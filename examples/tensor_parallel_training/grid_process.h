@@ -28,8 +28,7 @@ struct PhaseOfDevice {
     size_t bytes = 0;
   };
   DeviceId device;
-  RankIndex rank = 0;
-  DeviceRole role;
+  std::map<StageIndex, DeviceRole> roles;              // of the stages of its rank
   StateMemory memory;                                  // where its state lies between phases
   std::map<std::string, std::vector<Output>> outputs;  // by op; what it gives, whoever needs it
 };
@@ -40,7 +39,7 @@ absl::StatusOr<std::optional<PhaseOfDevice>> PhaseOn(const TrainingPhase& phase,
                                                      const DeviceId& device);
 
 // One device of a grid driven by the loops of a phase's run: tiles of messages to a GridDevice and
-// back. Thread-compatible.
+// back, of each stage that its rank has. Thread-compatible.
 class GridProcess {
  public:
   struct Options {
@@ -59,7 +58,7 @@ class GridProcess {
   // InvalidArgument: memory of another size.
   absl::Status SetState(std::span<const std::byte> memory, int64_t steps);
   std::vector<std::byte> State() const;
-  int64_t steps() const { return device_.parameters().steps(); }
+  int64_t steps() const { return stages_.begin()->second.parameters().steps(); }
 
   // Until it is over; returns why, or that a checkpoint cannot be written. With an error the next
   // loop goes on where this one was. When a process of the run was replaced, all do the last
@@ -72,13 +71,15 @@ class GridProcess {
   absl::Status Complete(int64_t iteration);
   absl::Status GoBack(const PipelineStep& step);
   absl::Status Compute(const PipelineOp& op);
+  // Of all stages.
+  Tensors AllStored() const;
   // Of this device.
   std::vector<MessageTile> TilesOf(const std::vector<PipelineTensor>& tensors) const;
 
   const PhaseOfDevice& phase_;
   const Options options_;
   const std::optional<training::Checkpoints> checkpoints_;
-  GridDevice device_;
+  std::map<StageIndex, GridDevice> stages_;
   std::optional<int64_t> pending_;  // the iteration whose gradients wait to be applied, or dropped
 };
 

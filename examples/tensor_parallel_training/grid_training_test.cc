@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,11 +62,21 @@ constexpr const char* kRuns[] = {
     "c=2,r=2,z=2+z=4,data=2@1.attention scattered microbatches=2",
     "r=4,z=2+c=2,r=4@mlp+r=2,z=2,data=2@logits scattered overlaps=all",
     "r=2,z=2+c=4@mlp|c=2,r=2+z=4@1.mlp microbatches=4",
+    // Ranks with several stages each.
+    "r=2,z=2|c=2,data=2 chunks=2 microbatches=4",
+    "c=2,r=2|z=4 scattered diagonal chunks=2 microbatches=2",
+    "r=2|z=2|c=2 chunks=2 microbatches=4 overlaps=all",
+    "r=2,z=2+c=4@mlp|c=2,r=2 chunks=2 microbatches=2",
 };
+
+// Small, with a layer for each stage.
+TrainingSettings SettingsOf(const TrainingPhase& phase) {
+  return SmallTraining(std::max<int64_t>(2, std::ssize(phase.grids) * phase.chunks));
+}
 
 GridProgramRequest RequestOf(const TrainingPhase& phase) {
   const absl::StatusOr<GridProgramRequest> request =
-      RequestOf(phase, SmallTraining(), *ParseDevices("host.0-7"));
+      RequestOf(phase, SettingsOf(phase), *ParseDevices("host.0-7"));
   CHECK_OK(request);
   return *request;
 }
@@ -112,8 +123,7 @@ constexpr int kSteps = 6;
 
 // The training in one process, and how far rounding to float takes it from the exact one.
 struct Alone {
-  Alone() {
-    const TrainingSettings settings = SmallTraining();
+  explicit Alone(const TrainingSettings& settings) {
     const Tensors parameters = InitialParameters(settings);
     LossAndGradients(settings, CastTensors<double>(parameters), exact_gradients);
     Tensors gradients;
@@ -139,8 +149,11 @@ INSTANTIATE_TEST_SUITE_P(Grids, GridTrainingTest, ::testing::ValuesIn(kRuns));
 
 // Tensor by tensor, since errors of gradients may hide in losses.
 TEST_P(GridTrainingTest, GradientsAndLossesAreTheSingleProcesss) {
-  static const Alone alone;
-  ProgramWalk walk = WalkOf(*ParsePhase(GetParam()));
+  static std::map<int64_t, Alone> by_layers;
+  const TrainingPhase phase = *ParsePhase(GetParam());
+  const TrainingSettings settings = SettingsOf(phase);
+  const Alone& alone = by_layers.try_emplace(settings.model.layers, settings).first->second;
+  ProgramWalk walk = WalkOf(phase);
   std::vector<double> losses = LossesOf(walk, 1);
   const absl::StatusOr<Tensors> gradients = walk.Gradients();
   ASSERT_OK(gradients);
@@ -157,7 +170,7 @@ class GridOrderTest : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Grids, GridOrderTest,
                          ::testing::Values("c=2,r=2,z=2", "c=2,r=2,z=2 scattered",
                                            "c=2,r=2,z=2 scattered diagonal", "r=2,z=2|z=2,data=2",
-                                           "r=2,z=4+c=2,r=2,z=2@mlp",
+                                           "r=2,z=4+c=2,r=2,z=2@mlp", "r=2,z=2|z=2,data=2 chunks=2",
                                            "r=4,z=2+z=4,data=2@1 scattered"));
 
 TEST_P(GridOrderTest, OverlapsWindowsAndCachesChangeNoBit) {

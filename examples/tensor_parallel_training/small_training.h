@@ -5,8 +5,8 @@
 namespace crossmesh::grid_training {
 
 // So small that a step takes no time, and that 8 devices can cut it in every way.
-inline TrainingSettings SmallTraining() {
-  TrainingSettings settings{.model = PlainTransformer("small", 2, 32, 8),
+inline TrainingSettings SmallTraining(int64_t layers = 2) {
+  TrainingSettings settings{.model = PlainTransformer("small", layers, 32, 8),
                             .batch = 16,
                             .sequence = 8,
                             .optimizer = {.learning_rate = 0.5F}};
@@ -15,8 +15,8 @@ inline TrainingSettings SmallTraining() {
   return settings;
 }
 
-inline TrainingSettings SmallAdamTraining() {
-  TrainingSettings settings = SmallTraining();
+inline TrainingSettings SmallAdamTraining(int64_t layers = 2) {
+  TrainingSettings settings = SmallTraining(layers);
   settings.optimizer = {.learning_rate = 0.005F, .is_adam = true};
   return settings;
 }

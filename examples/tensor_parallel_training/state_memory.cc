@@ -9,6 +9,7 @@
 #include "common/plan/tensor_table.h"
 #include "common/reshard/reshard_tensors.h"
 #include "common/wire/tensor_codec.h"
+#include "planner/parallelism/programs/stage_schedule.h"
 
 #include <cstring>
 #include <map>
@@ -39,20 +40,26 @@ absl::StatusOr<Manifest> ManifestOf(const TrainingSettings& settings) {
 v1::ReshardSide SideOf(const GridProgramRequest& request, const TrainingSettings& settings,
                        const std::string& storage) {
   std::vector<DeviceId> devices;
-  std::vector<DeviceRole> roles;
-  for (size_t stage = 0; stage < request.stages.size(); ++stage) {
-    const Mesh& mesh = *request.stages[stage].mesh;
+  std::vector<std::vector<DeviceRole>> roles;  // by device, of each of its stages
+  for (const std::vector<StageIndex>& stages :
+       StagesOfRanks(request.schedule, request.stages.size())) {
+    const Mesh& mesh = *request.stages[stages.front()].mesh;
     devices.insert(devices.end(), mesh.devices().begin(), mesh.devices().end());
     for (int64_t slot = 0; slot < mesh.slots(); ++slot) {
-      roles.push_back(RoleOf(request, settings.optimizer, stage, slot));
+      std::vector<DeviceRole>& of = roles.emplace_back();
+      for (const StageIndex stage : stages) {
+        of.push_back(RoleOf(request, settings.optimizer, stage, slot));
+      }
     }
   }
   std::map<std::string, ExplicitLayout> layouts;
   for (size_t slot = 0; slot < roles.size(); ++slot) {
-    for (const Parameter& part : StateOf(settings, roles[slot].stage)) {
-      ExplicitLayout& layout = layouts[part.name];
-      layout.slots.resize(roles.size());
-      layout.slots[slot] = TileOf(roles[slot], part);
+    for (const DeviceRole& role : roles[slot]) {
+      for (const Parameter& part : StateOf(settings, role.stage)) {
+        ExplicitLayout& layout = layouts[part.name];
+        layout.slots.resize(roles.size());
+        layout.slots[slot] = TileOf(role, part);
+      }
     }
   }
   v1::ReshardSide side;

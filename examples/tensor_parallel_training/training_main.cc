@@ -32,6 +32,7 @@ namespace {
 struct Flags {
   int steps = 20;
   bool adam = false;
+  int64_t layers = 2;
   std::string controller;
   int64_t processes = 8;
   std::vector<std::string> phases;
@@ -53,7 +54,8 @@ std::string LossText(int64_t step, double loss) {
 // All that the flags say of a training.
 struct TrainingPlan {
   static absl::StatusOr<TrainingPlan> Of(const Flags& flags) {
-    TrainingPlan plan{.settings = flags.adam ? SmallAdamTraining() : SmallTraining()};
+    TrainingPlan plan{.settings = flags.adam ? SmallAdamTraining(flags.layers)
+                                             : SmallTraining(flags.layers)};
     for (const std::string& text : flags.phases) {
       ASSIGN_OR_RETURN(TrainingPhase phase, ParsePhase(text));
       plan.phases.push_back(std::move(phase));
@@ -214,6 +216,7 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   app.fallthrough();
   app.add_flag("--adam", flags.adam, "In the place of gradient descent");
+  app.add_option("--layers", flags.layers, "Of the model")->check(CLI::Range(1, 1024));
   app.add_option("--phase", flags.phases, "Grids and steps, one after the other (README.md)");
   app.add_option("--processes", flags.processes, "Of all phases")->capture_default_str();
   app.add_option("--controller", flags.controller, "Address of the controller");

@@ -3,6 +3,8 @@
 #include "common/base/status_macros.h"
 #include "common/mesh/mesh.h"
 #include "planner/parallelism/device_profile.h"
+#include "planner/pipeline/schedules/interleaved.h"
+#include "planner/pipeline/schedules/placement.h"
 #include "planner/pipeline/schedules/window_order.h"
 
 #include <memory>
@@ -49,6 +51,7 @@ absl::Status Set(absl::string_view word, TrainingPhase& phase) {
   const std::pair<absl::string_view, absl::string_view> said =
       absl::StrSplit(word, absl::MaxSplits('=', 1));
   if (absl::SimpleAtoi(said.second, &count) && count >= 0) {
+    if (said.first == "chunks") return phase.chunks = count, absl::OkStatus();
     if (said.first == "microbatches") return phase.microbatches = count, absl::OkStatus();
     if (said.first == "cached") return phase.cached_layers = count, absl::OkStatus();
     if (said.first == "pending") return phase.pending_scatters = count, absl::OkStatus();
@@ -56,8 +59,7 @@ absl::Status Set(absl::string_view word, TrainingPhase& phase) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("phase: expected scattered, diagonal, goes_on, overlaps=, or a number of "
-                   "microbatches=, cached=, "
-                   "pending= or steps=, found ",
+                   "chunks=, microbatches=, cached=, pending= or steps=, found ",
                    word));
 }
 
@@ -88,8 +90,9 @@ absl::StatusOr<TrainingPhase> ParsePhase(absl::string_view text) {
 absl::StatusOr<GridProgramRequest> RequestOf(const TrainingPhase& phase,
                                              const TrainingSettings& settings,
                                              std::span<const DeviceId> devices) {
-  const auto stages = static_cast<int32_t>(phase.grids.size());
-  if (phase.devices() > std::ssize(devices) || settings.model.layers % stages != 0) {
+  const auto ranks = static_cast<int32_t>(phase.grids.size());
+  const int32_t stages = ranks * phase.chunks;
+  if (stages < 1 || phase.devices() > std::ssize(devices) || settings.model.layers % stages != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("phase: expected ", phase.devices(), " devices, and layers for ", stages,
                      " stages alike, found ", devices.size(), " and ", settings.model.layers));
@@ -107,19 +110,28 @@ absl::StatusOr<GridProgramRequest> RequestOf(const TrainingPhase& phase,
                              .type = DataType::kF32,
                              .device = *FindDevicePreset("a100"),
                              .pending_scatters = phase.pending_scatters};
-  for (const auto& [grid, others] : phase.grids) {
+  std::vector<std::span<const DeviceId>> devices_of;  // by rank
+  for (const LayerGrids& of_rank : phase.grids) {
+    devices_of.push_back(devices.first(of_rank.grid.devices()));
+    devices = devices.subspan(of_rank.grid.devices());
+  }
+  for (int32_t index = 0; index < stages; ++index) {
+    const RankIndex rank = LoopedRank(index, ranks);
+    const auto& [grid, others] = phase.grids[rank];
     GridStage& stage = request.stages.emplace_back(
         GridStage{.grid = grid, .layers = settings.model.layers / stages, .others = others});
-    const int64_t first = std::ssize(request.stages) - 1;
     ASSIGN_OR_RETURN(const PartsOnGrids parts,
-                     PartsOf({grid, others}, {.first_layer = first * stage.layers,
+                     PartsOf({grid, others}, {.first_layer = index * stage.layers,
                                               .layers = stage.layers,
-                                              .has_logits = first + 1 == stages}));
-    ASSIGN_OR_RETURN(Mesh mesh, MeshOfGrids(parts.grids, devices.first(grid.devices())));
+                                              .has_logits = index + 1 == stages}));
+    ASSIGN_OR_RETURN(Mesh mesh, MeshOfGrids(parts.grids, devices_of[rank]));
     stage.mesh = std::make_shared<const Mesh>(std::move(mesh));
-    devices = devices.subspan(grid.devices());
   }
-  if (stages > 1) {
+  if (phase.chunks > 1) {
+    ASSIGN_OR_RETURN(request.schedule, MakeInterleaved({.ranks = ranks,
+                                                        .chunks = phase.chunks,
+                                                        .microbatches = phase.microbatches}));
+  } else if (stages > 1) {
     ASSIGN_OR_RETURN(request.schedule, MakeEagerOneForwardOneBackward(stages, phase.microbatches));
   }
   return request;

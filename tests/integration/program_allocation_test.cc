@@ -101,7 +101,7 @@ absl::StatusOr<std::shared_ptr<const PlannedLayers>> PlanTwoStages() {
     devices.push_back({.host = i % 2 == 0 ? "a" : "b", .index = i / 2});
   }
   ASSIGN_OR_RETURN(const Grid grid, ParseGrid("r=2,z=2,pipeline=2"));
-  ASSIGN_OR_RETURN(request.stages, StagesOfGrid(grid, devices, request.model.layers));
+  ASSIGN_OR_RETURN(request.stages, StagesOfGrid(grid, devices, {.layers = request.model.layers}));
   ASSIGN_OR_RETURN(request.schedule, MakeEagerOneForwardOneBackward(2, request.microbatches));
   ASSIGN_OR_RETURN(LayerProgram program, MakeGridProgram(request));
   return PlanLayers(std::move(program), Topology());

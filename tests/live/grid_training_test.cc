@@ -7,7 +7,6 @@
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
-#include "examples/tensor_parallel_training/model.h"
 #include "examples/tensor_parallel_training/small_training.h"
 #include "examples/tensor_parallel_training/state_memory.h"
 #include "examples/tensor_parallel_training/testing/program_walk.h"
@@ -15,6 +14,7 @@
 #include "examples/tensor_parallel_training/training_phase.h"
 #include "planner/layers/planned_layers.h"
 #include "planner/parallelism/programs/grid_program.h"
+#include "tests/live/exact_training.h"
 #include "tests/live/following.h"
 #include "tests/live/live_cluster.h"
 #include "tests/live/running_reshard.h"
@@ -22,7 +22,6 @@
 #include "worker/worker.h"
 
 #include <algorithm>
-#include <cmath>
 #include <csignal>
 #include <map>
 #include <memory>
@@ -47,8 +46,6 @@ constexpr int kProcesses = 8;
 constexpr absl::Duration kLineMax = absl::Seconds(30);
 // From a loss to the end of the iteration, with a stall limit of a second.
 constexpr absl::Duration kFailMax = absl::Seconds(20);
-// As far from the exact training as one process is, several times (README.md).
-constexpr double kSeveral = 4;
 // That are compared to the bit, on each grid.
 constexpr int kWalkedSteps = 4;
 
@@ -86,6 +83,7 @@ class GridProcessesTest : public ::testing::Test {
                                           "--number",
                                           absl::StrCat(process)};
     if (settings_.optimizer.is_adam) arguments.push_back("--adam");
+    arguments.insert(arguments.end(), {"--layers", absl::StrCat(settings_.model.layers)});
     for (const std::string& phase : phases_) {
       arguments.insert(arguments.end(), {"--phase", phase});
     }
@@ -127,6 +125,14 @@ class GridProcessesTest : public ::testing::Test {
                      SideOf(RequestOfPhase(phase), settings_, StorageBefore(phase))));
     }
     Finish(phase, *Begin(phase));
+  }
+  // All phases, one after the other, with the losses of their steps.
+  void RunAll(std::vector<double>& losses) {
+    for (size_t phase = 0; phase < phases_.size(); ++phase) {
+      ASSERT_NO_FATAL_FAILURE(Run(phase));
+      const std::vector<double> more = LossesOf(phase);
+      losses.insert(losses.end(), more.begin(), more.end());
+    }
   }
   void Finish(size_t phase, FollowedRun& run) {
     ASSERT_OK_AND_ASSIGN(const v1::PipelineRun done, run.Result());
@@ -215,29 +221,6 @@ class GridProcessesTest : public ::testing::Test {
   std::map<int, std::vector<std::string>> logs_;
 };
 
-double GreatestDifference(const std::vector<double>& some, const std::vector<double>& others) {
-  EXPECT_EQ(some.size(), others.size());
-  double greatest = 0;
-  for (size_t i = 0; i < std::min(some.size(), others.size()); ++i) {
-    greatest = std::max(greatest, std::abs(some[i] - others[i]));
-  }
-  return greatest;
-}
-
-// The training in one process, exactly and in float.
-struct Alone {
-  Alone(const TrainingSettings& settings, int steps)
-      : exact(TrainAlone<double>(settings, steps)),
-        rounding(GreatestDifference(TrainAlone<float>(settings, steps), exact)) {}
-
-  void ExpectNear(const std::vector<double>& losses) const {
-    EXPECT_LT(GreatestDifference(losses, exact), kSeveral * rounding);
-  }
-
-  const std::vector<double> exact;
-  const double rounding;
-};
-
 void ExpectSame(const Tensors& some, const Tensors& others) {
   ASSERT_EQ(some.size(), others.size());
   for (const auto& [name, values] : others) EXPECT_TRUE(some.at(name) == values) << name;
@@ -248,13 +231,13 @@ TEST_F(GridProcessesTest, LossesAreThoseOfOneProcessOnEveryGrid) {
       SmallTraining(), {"r=8", "c=8", "z=8", "data=8", "c=2,r=2,z=2", "r=2,z=2,data=2 overlaps=all",
                         "c=2,r=4", "c=2,r=2,z=2 scattered", "c=2,r=2,z=2 scattered diagonal",
                         "r=2,z=2|c=2,data=2 microbatches=4", "r=2,z=4+c=2,r=2,z=2@mlp"}));
-  const Alone alone(settings_, 20);
+  const ExactTraining exact(settings_, 20);
   for (size_t phase = 0; phase < phases_.size(); ++phase) {
     SCOPED_TRACE(phases_[phase]);
     ASSERT_NO_FATAL_FAILURE(Run(phase));
     const std::vector<double> losses = LossesOf(phase);
     ASSERT_EQ(losses.size(), PhaseOf(phase).steps);
-    alone.ExpectNear(losses);
+    exact.ExpectNear(losses);
     ProgramWalk walk = WalkOf(phase);
     for (int step = 0; step < kWalkedSteps; ++step) ASSERT_EQ(*walk.Step(), losses[step]);
   }
@@ -281,13 +264,25 @@ TEST_F(GridProcessesTest, GridsChangeInTheMiddle) {
       SmallAdamTraining(), {"r=2,z=4 steps=10", "c=2,r=2,z=2 scattered diagonal steps=6 goes_on",
                             "z=4|r=2,data=2 microbatches=2 steps=4 goes_on"}));
   std::vector<double> losses;
-  for (size_t phase = 0; phase < phases_.size(); ++phase) {
-    ASSERT_NO_FATAL_FAILURE(Run(phase));
-    const std::vector<double> more = LossesOf(phase);
-    losses.insert(losses.end(), more.begin(), more.end());
-  }
+  ASSERT_NO_FATAL_FAILURE(RunAll(losses));
   ASSERT_EQ(losses.size(), 20);
-  Alone(settings_, 20).ExpectNear(losses);
+  ExactTraining(settings_, 20).ExpectNear(losses);
+}
+
+// Ranks with two stages each, under interleaved 1F1B; their state goes to one grid and on.
+TEST_F(GridProcessesTest, StagesOfARankTakeTurns) {
+  ASSERT_NO_FATAL_FAILURE(
+      Start(SmallAdamTraining(4), {"r=2,z=2|c=2,data=2 chunks=2 microbatches=4 steps=6",
+                                   "c=2,r=2,z=2 scattered steps=3 goes_on",
+                                   "z=2|r=2 scattered chunks=2 microbatches=2 steps=3 goes_on"}));
+  std::vector<double> losses;
+  ASSERT_NO_FATAL_FAILURE(RunAll(losses));
+  ASSERT_EQ(losses.size(), 12);
+  ExactTraining(settings_, 12).ExpectNear(losses);
+  ProgramWalk walk = WalkOf(0);
+  for (int step = 0; step < PhaseOf(0).steps; ++step) ASSERT_EQ(*walk.Step(), losses[step]);
+  ASSERT_OK_AND_ASSIGN(const Tensors state, walk.State());
+  ExpectSame(StateAfter(0), state);
 }
 
 // One process stops, or dies, in step 2 or when that is complete: the others wait in a collective.

@@ -42,7 +42,7 @@ v1::StartPipelineRequest StepOnGrid(double seconds) {
                              .training = {.batch = 16, .sequence = 16},
                              .device = *FindDevicePreset("a100")};
   request.model.vocabulary = 256;
-  request.stages = *StagesOfGrid(*ParseGrid("r=2,z=2"), *ParseDevices(kDevices), 2);
+  request.stages = *StagesOfGrid(*ParseGrid("r=2,z=2"), *ParseDevices(kDevices), {.layers = 2});
   LayerProgram program = *MakeGridProgram(request);
   for (LayerProgram::Op& op : program.ops) op.seconds = seconds;
   v1::StartPipelineRequest start;
@@ -126,6 +126,23 @@ TEST_F(LayersTest, GridsOfLayersAreTunedOnTheWorkers) {
   const ProgramResult other = Crossmesh(absl::StrCat(tune, "r=4+z=2@mlp"));
   EXPECT_NE(other.exit_status, 0);
   EXPECT_THAT(other.error, HasSubstr("grid z=2@mlp: expected 4 devices"));
+}
+
+// Stages of a rank take turns; the cost model has a closed form of it, the program the ops.
+TEST_F(LayersTest, InterleavedStagesAreTunedOnTheWorkers) {
+  ASSERT_NO_FATAL_FAILURE(StartCluster(kWorkers));
+  const ProgramResult tuned = Crossmesh(absl::StrCat(
+      "grid tune --json r=2,pipeline=2 z=2,pipeline=2 --controller ",
+      cluster_->controller_address(), " --devices ", kDevices,
+      " --device a100 --with-pipeline --schedule interleaved_1f1b --chunks 2 --layers 4 "
+      "--hidden 64 --heads 8 --vocabulary 256 --batch 16 --sequence 16 --microbatch 2"));
+  ASSERT_EQ(tuned.exit_status, 0) << tuned.error;
+  const nlohmann::json document = nlohmann::json::parse(tuned.out);
+  ASSERT_EQ(document["grids"].size(), 2);
+  for (const nlohmann::json& grid : document["grids"]) {
+    EXPECT_GT(grid["predicted_seconds"], 0) << grid;
+    EXPECT_GT(grid["measured_seconds"], 0) << grid;
+  }
 }
 
 // One to run the program, however many steps, layers and microbatches.

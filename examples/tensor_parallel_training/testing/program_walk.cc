@@ -5,6 +5,7 @@
 #include "common/base/status_macros.h"
 #include "examples/tensor_parallel_training/testing/carried_tensor.h"
 #include "planner/parallelism/programs/grid_op.h"
+#include "planner/parallelism/programs/stage_schedule.h"
 
 #include <cmath>
 #include <limits>
@@ -21,7 +22,10 @@ absl::StatusOr<ProgramWalk> ProgramWalk::Create(const GridProgramRequest& reques
 
 ProgramWalk::ProgramWalk(LayerProgram program, const GridProgramRequest& request,
                          const Optimizer& optimizer)
-    : program_(std::move(program)), ends_(program_.ops.size()), stages_(program_.ranks.size()) {
+    : program_(std::move(program)),
+      ends_(program_.ops.size()),
+      ranks_(program_.ranks.size()),
+      stages_(request.stages.size()) {
   for (size_t i = 0; i < program_.transfers.size(); ++i) {
     const LayerProgram::Transfer& transfer = program_.transfers[i];
     for (size_t message = 0; message < transfer.messages.size(); ++message) {
@@ -36,11 +40,16 @@ ProgramWalk::ProgramWalk(LayerProgram program, const GridProgramRequest& request
     }
   }
   for (size_t op = 0; op < program_.ops.size(); ++op) {
-    stages_[program_.ops[op].rank].ops.push_back(op);
+    ranks_[program_.ops[op].rank].ops.push_back(op);
   }
   Tensors whole;
+  const std::vector<std::vector<StageIndex>> stages_of =
+      StagesOfRanks(request.schedule, stages_.size());
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    ranks_[rank].first_stage = stages_of[rank].front();
+  }
   for (size_t stage = 0; stage < stages_.size(); ++stage) {
-    for (int64_t slot = 0; slot < program_.ranks[stage].mesh->slots(); ++slot) {
+    for (int64_t slot = 0; slot < request.stages[stage].mesh->slots(); ++slot) {
       DeviceRole role = RoleOf(request, optimizer, stage, slot);
       if (whole.empty()) whole = InitialState(role.settings);
       stages_[stage].devices.push_back(std::make_unique<GridDevice>(std::move(role), whole));
@@ -60,10 +69,11 @@ bool ProgramWalk::IsReady(size_t op) const {
 }
 
 absl::Status ProgramWalk::Do(size_t op) {
-  const RankIndex rank = program_.ops[op].rank;
   ASSIGN_OR_RETURN(const GridOp parsed, ParseGridOp(program_.ops[op].name));
+  const size_t first = ranks_[program_.ops[op].rank].first_stage;
+  const Stage& stage = stages_[parsed.stage.has_value() ? *parsed.stage : first];
   std::vector<std::vector<Bytes>> given(ends_[op].outputs.size());  // by output and slot
-  for (size_t slot = 0; slot < stages_[rank].devices.size(); ++slot) {
+  for (size_t slot = 0; slot < stage.devices.size(); ++slot) {
     std::vector<MessageTile> inputs;
     for (const End& end : ends_[op].inputs) {
       inputs.push_back({.transfer = program_.transfers[end.transfer].name,
@@ -75,7 +85,7 @@ absl::Status ProgramWalk::Do(size_t op) {
       Bytes& bytes = given[output].emplace_back(traffic_[transfer].tile_bytes[slot]);
       outputs.push_back({.transfer = program_.transfers[transfer].name, .bytes = bytes});
     }
-    RETURN_IF_ERROR(stages_[rank].devices[slot]->Compute(parsed, inputs, outputs));
+    RETURN_IF_ERROR(stage.devices[slot]->Compute(parsed, inputs, outputs));
   }
   for (const End& end : ends_[op].inputs) {
     traffic_[end.transfer].arrived[end.message].clear();
@@ -104,12 +114,12 @@ absl::StatusOr<double> ProgramWalk::Step() {
     traffic.arrived.clear();
     traffic.taken = 0;
   }
-  for (Stage& stage : stages_) stage.next = 0;
+  for (Rank& rank : ranks_) rank.next = 0;
   for (size_t done = 0; done < program_.ops.size();) {
     const size_t before = done;
-    for (Stage& stage : stages_) {
-      for (; stage.next < stage.ops.size() && IsReady(stage.ops[stage.next]); ++done) {
-        RETURN_IF_ERROR(Do(stage.ops[stage.next++]));
+    for (Rank& rank : ranks_) {
+      for (; rank.next < rank.ops.size() && IsReady(rank.ops[rank.next]); ++done) {
+        RETURN_IF_ERROR(Do(rank.ops[rank.next++]));
       }
     }
     if (done == before) return absl::InternalError("expected an op that can be done, found none");

@@ -63,7 +63,10 @@ class ProgramWalk {
   };
   struct Stage {
     std::vector<std::unique_ptr<GridDevice>> devices;  // by slot
-    std::vector<size_t> ops;                           // in their order
+  };
+  struct Rank {
+    size_t first_stage = 0;
+    std::vector<size_t> ops;  // in their order
     size_t next = 0;
   };
   // Of a transfer, in a step.
@@ -86,6 +89,7 @@ class ProgramWalk {
   LayerProgram program_;
   std::shared_ptr<const PlannedLayers> planned_;  // null: in one go
   std::vector<OpEnds> ends_;                      // by op
+  std::vector<Rank> ranks_;
   std::vector<Stage> stages_;
   std::vector<Traffic> traffic_;
 };

@@ -52,12 +52,14 @@ bool ParsePass(absl::string_view text, GridOp& op) {
   return true;
 }
 
-bool ParseLayer(absl::string_view text, GridOp& op) {
-  int64_t layer = 0;
-  if (!absl::ConsumePrefix(&text, "layer") || !absl::SimpleAtoi(text, &layer) || layer < 0) {
+// "layer3", of which `object` is the letters.
+template <typename Number>
+bool ParseNumbered(absl::string_view object, absl::string_view text, std::optional<Number>& found) {
+  Number number = 0;
+  if (!absl::ConsumePrefix(&text, object) || !absl::SimpleAtoi(text, &number) || number < 0) {
     return false;
   }
-  op.layer = layer;
+  found = number;
   return true;
 }
 
@@ -78,6 +80,7 @@ std::string ToString(const GridOp& op) {
     constexpr std::array<absl::string_view, 3> kHalves = {"", "a", "b"};
     absl::StrAppend(&name, "m", *op.microbatch, kHalves[op.half + 1], ".");
   }
+  if (op.stage.has_value()) absl::StrAppend(&name, "stage", *op.stage, ".");
   if (op.layer.has_value()) absl::StrAppend(&name, "layer", *op.layer, ".");
   if (!op.matrix.empty()) absl::StrAppend(&name, op.matrix, ".");
   return absl::StrCat(name, GridOpKindName(op.kind));
@@ -97,7 +100,8 @@ absl::StatusOr<GridOp> ParseGridOp(absl::string_view name) {
   parts.pop_back();
   size_t next = 0;
   if (next < parts.size() && ParsePass(parts[next], op)) ++next;
-  if (next < parts.size() && ParseLayer(parts[next], op)) ++next;
+  if (next < parts.size() && ParseNumbered("stage", parts[next], op.stage)) ++next;
+  if (next < parts.size() && ParseNumbered("layer", parts[next], op.layer)) ++next;
   if (next < parts.size() && IsMatrix(parts[next])) op.matrix = std::string(parts[next++]);
   // Numbers have one form, so that a name is as good as the op.
   if (next < parts.size() || ToString(op) != name) return refused();

@@ -45,11 +45,13 @@ enum class GridOpKind : uint8_t {
 absl::string_view GridOpKindName(GridOpKind kind);
 
 // One op of a grid's step, which its name says all of: "m0.layer3.qkv.forward", "m0b.logits.input"
-// of the second half of a batch that is cut in two, "layer3.qkv.update", "m1.embed", "vectors".
+// of the second half of a batch that is cut in two, "layer3.qkv.update", "m1.embed", "vectors";
+// "m0.stage2.layer3.qkv.forward" on a rank that has several stages.
 struct GridOp {
   GridOpKind kind = GridOpKind::kForward;
   std::optional<int32_t> microbatch = std::nullopt;  // nothing: once in a step
   int32_t half = -1;                                 // 0 or 1; -1: of the whole microbatch
+  std::optional<int32_t> stage = std::nullopt;       // nothing: the rank has one
   std::optional<int64_t> layer = std::nullopt;       // of all layers; nothing: none's
   std::string matrix = {};  // "qkv", "attention_out", "mlp_in", "mlp_out", "logits"; may be empty
 

@@ -21,6 +21,10 @@ TEST(GridOpTest, NamesSayAllOfAnOp) {
       {{.kind = GridOpKind::kEmbed, .microbatch = 1, .half = 0}, "m1a.embed"},
       {{.kind = GridOpKind::kUpdate, .layer = 7, .matrix = "mlp_out"}, "layer7.mlp_out.update"},
       {{.kind = GridOpKind::kVectors}, "vectors"},
+      {{.kind = GridOpKind::kLeave, .microbatch = 1, .half = 0, .stage = 2}, "m1a.stage2.leave"},
+      {{.kind = GridOpKind::kTake, .microbatch = 0, .stage = 0, .layer = 3, .matrix = "qkv"},
+       "m0.stage0.layer3.qkv.take"},
+      {{.kind = GridOpKind::kUpdateVectors, .stage = 1}, "stage1.update_vectors"},
       {{.kind = GridOpKind::kUpdateVectors}, "update_vectors"},
   };
   for (const auto& [op, name] : cases) {
@@ -40,7 +44,7 @@ TEST(GridOpTest, OtherTextIsRefused) {
   for (const std::string name :
        {"", "forwards", "m0.layer3.qkv.", ".forward", "m00.embed", "m0c.embed", "m-1.embed",
         "layer3.m0.qkv.forward", "m0.layer3.value.forward", "m0.qkv.layer3.forward", "m0..forward",
-        "m99999999999.embed"}) {
+        "m0.layer3.stage1.qkv.forward", "m0.stage01.leave", "m99999999999.embed"}) {
     const absl::StatusOr<GridOp> found = ParseGridOp(name);
     EXPECT_EQ(found.status().code(), absl::StatusCode::kInvalidArgument) << name;
     EXPECT_THAT(std::string(found.status().message()), HasSubstr(name));

@@ -8,9 +8,11 @@
 #include "planner/parallelism/grid_rules.h"
 #include "planner/parallelism/grid_shape.h"
 #include "planner/parallelism/programs/program_writer.h"
+#include "planner/parallelism/programs/stage_schedule.h"
 #include "planner/parallelism/programs/stage_writer.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -136,57 +138,16 @@ absl::Status CheckStage(const GridProgramRequest& request, size_t place) {
   return absl::OkStatus();
 }
 
-// Forward and backward of one microbatch after the other.
-Schedule OneByOne(int32_t microbatches) {
-  Schedule schedule{.stages = 1, .microbatches = microbatches, .ranks = {{}}};
-  for (MicrobatchIndex microbatch = 0; microbatch < microbatches; ++microbatch) {
-    schedule.ranks[0].push_back({.kind = OpKind::kForward, .microbatch = microbatch});
-    schedule.ranks[0].push_back({.kind = OpKind::kBackward, .microbatch = microbatch});
-  }
-  return schedule;
-}
-
-// What of a microbatch a stage has done.
-enum class Progress : uint8_t { kNothing, kForward, kInputGradient, kAll };
-
-// What it has done after an op; nothing when that is not its turn.
-std::optional<Progress> After(Progress done, const Op& op) {
-  if (op.is_fused) return std::nullopt;
-  if (done == Progress::kNothing && op.kind == OpKind::kForward) return Progress::kForward;
-  if (done == Progress::kForward && op.kind == OpKind::kBackward) return Progress::kAll;
-  if (done == Progress::kForward && op.kind == OpKind::kInputGradient) {
-    return Progress::kInputGradient;
-  }
-  if (done == Progress::kInputGradient && op.kind == OpKind::kWeightGradient) return Progress::kAll;
-  return std::nullopt;
-}
-
-// Each microbatch goes forward through the stage, and then back, at once or gradient by gradient.
-absl::Status CheckOps(const std::vector<Op>& ops, StageIndex stage, int32_t microbatches) {
-  std::vector<Progress> done(microbatches);
-  for (const Op& op : ops) {
-    const bool is_known = op.stage == stage && op.microbatch >= 0 && op.microbatch < microbatches;
-    const std::optional<Progress> after = is_known ? After(done[op.microbatch], op) : std::nullopt;
-    if (!after.has_value()) {
-      return Refused("expected a forward and then a backward op of stage ", stage, " for each of ",
-                     microbatches, " microbatches, found ", ToString(op));
+// A rank has one mesh, also for several stages.
+absl::Status CheckMeshes(const std::vector<GridStage>& stages,
+                         const std::vector<std::vector<StageIndex>>& stages_of) {
+  for (const std::vector<StageIndex>& of_rank : stages_of) {
+    const Mesh& first = *stages[of_rank.front()].mesh;
+    for (const StageIndex stage : of_rank) {
+      if (*stages[stage].mesh == first) continue;
+      return Refused("expected stages of a rank on one mesh, found ", ToString(first), " of stage ",
+                     of_rank.front(), " and ", ToString(*stages[stage].mesh), " of stage ", stage);
     }
-    done[op.microbatch] = *after;
-  }
-  if (std::ranges::all_of(done, [](Progress of) { return of == Progress::kAll; })) {
-    return absl::OkStatus();
-  }
-  return Refused("expected a forward and a backward op of stage ", stage, " for each of ",
-                 microbatches, " microbatches, found ", ops.size(), " ops");
-}
-
-absl::Status CheckSchedule(const Schedule& schedule, size_t stages, int32_t microbatches) {
-  if (schedule.ranks.size() != stages || schedule.microbatches != microbatches) {
-    return Refused("expected a schedule of ", stages, " ranks and ", microbatches,
-                   " microbatches, found ", schedule.ranks.size(), " and ", schedule.microbatches);
-  }
-  for (size_t rank = 0; rank < stages; ++rank) {
-    RETURN_IF_ERROR(CheckOps(schedule.ranks[rank], static_cast<StageIndex>(rank), microbatches));
   }
   return absl::OkStatus();
 }
@@ -194,22 +155,29 @@ absl::Status CheckSchedule(const Schedule& schedule, size_t stages, int32_t micr
 class Maker {
  public:
   Maker(const GridProgramRequest& request, Schedule schedule)
-      : request_(request), schedule_(std::move(schedule)), program_(Ranks(request)) {}
+      : request_(request),
+        schedule_(std::move(schedule)),
+        stages_of_(StagesOfRanks(schedule_, request.stages.size())),
+        program_(Ranks()) {}
 
   LayerProgram Make() && {
-    for (size_t stage = 0; stage < request_.stages.size(); ++stage) {
-      StageWriter writer(SettingsOf(stage), program_);
-      writer.Begin();
-      for (const Op& op : schedule_.ranks[stage]) Write(op, writer);
-      writer.Finish();
+    for (size_t rank = 0; rank < stages_of_.size(); ++rank) {
+      std::map<StageIndex, StageWriter> writers;
+      for (const StageIndex stage : stages_of_[rank]) {
+        writers.try_emplace(stage, SettingsOf(rank, stage), program_).first->second.Begin();
+      }
+      for (const Op& op : schedule_.ranks[rank]) Write(op, writers.at(op.stage));
+      for (auto& [stage, writer] : writers) writer.Finish();
     }
     return std::move(program_).Finish();
   }
 
  private:
-  static std::vector<LayerProgram::Rank> Ranks(const GridProgramRequest& request) {
+  std::vector<LayerProgram::Rank> Ranks() const {
     std::vector<LayerProgram::Rank> ranks;
-    for (const GridStage& stage : request.stages) ranks.push_back({.mesh = stage.mesh});
+    for (const std::vector<StageIndex>& stages : stages_of_) {
+      ranks.push_back({.mesh = request_.stages[stages.front()].mesh});
+    }
     return ranks;
   }
 
@@ -278,7 +246,7 @@ class Maker {
             .logits = LogitsProducts(request_.model, request_.device, shape)};
   }
 
-  StageSettings SettingsOf(size_t stage) const {
+  StageSettings SettingsOf(size_t rank, size_t stage) const {
     const PartsOnGrids parts = PartsOf(stage);
     std::vector<StageGrid> grids;
     for (size_t grid = 0; grid < parts.grids.size(); ++grid) {
@@ -286,7 +254,9 @@ class Maker {
     }
     // Before the first stage there is none: an index that no stage has.
     const size_t before = stage == 0 ? request_.stages.size() : stage - 1;
-    return {.rank = static_cast<RankIndex>(stage),
+    return {.rank = static_cast<RankIndex>(rank),
+            .number = stages_of_[rank].size() > 1 ? std::optional(static_cast<StageIndex>(stage))
+                                                  : std::nullopt,
             .is_first = stage == 0,
             .is_last = stage + 1 == request_.stages.size(),
             .model = request_.model,
@@ -301,6 +271,7 @@ class Maker {
 
   const GridProgramRequest& request_;
   const Schedule schedule_;
+  const std::vector<std::vector<StageIndex>> stages_of_;  // by rank
   ProgramWriter program_;
 };
 
@@ -314,27 +285,32 @@ absl::StatusOr<PartsOnGrids> PartsOfStage(const std::vector<GridStage>& stages, 
 
 absl::StatusOr<std::vector<GridStage>> StagesOfGrid(const Grid& grid,
                                                     std::span<const DeviceId> devices,
-                                                    int64_t layers) {
-  const int64_t stages = grid.pipeline();
-  if (std::ssize(devices) != grid.devices() || layers % stages != 0) {
+                                                    const StageCounts& counts) {
+  const int64_t ranks = grid.pipeline();
+  const int64_t stages = ranks * counts.of_rank;
+  if (std::ssize(devices) != grid.devices() || counts.layers % stages != 0) {
     return Refused("expected ", grid.devices(), " devices, and layers that ", stages,
-                   " stages divide, found ", devices.size(), " and ", layers);
+                   " stages divide, found ", devices.size(), " and ", counts.layers);
   }
   Grid of_stage = grid;
   of_stage[GridAxis::kPipeline] = 1;
   std::vector<GridStage> made;
   for (int64_t stage = 0; stage < stages; ++stage) {
+    if (stage >= ranks) {
+      made.push_back(made[stage % ranks]);
+      continue;
+    }
     std::vector<DeviceId> of;
     // Only copies are outside of stages.
     const int64_t inner = grid.tensor_degree();
     for (int64_t copy = 0; copy < grid.data(); ++copy) {
-      const auto first = devices.begin() + (copy * stages + stage) * inner;
+      const auto first = devices.begin() + (copy * ranks + stage) * inner;
       of.insert(of.end(), first, first + inner);
     }
     ASSIGN_OR_RETURN(Mesh mesh, MeshOfGrid(of_stage, of));
     made.push_back({.grid = of_stage,
                     .mesh = std::make_shared<const Mesh>(std::move(mesh)),
-                    .layers = layers / stages});
+                    .layers = counts.layers / stages});
   }
   return made;
 }
@@ -359,7 +335,8 @@ absl::StatusOr<LayerProgram> MakeGridProgram(const GridProgramRequest& request) 
   Schedule schedule = request.schedule;
   if (schedule.ranks.empty() && request.stages.size() == 1)
     schedule = OneByOne(request.microbatches);
-  RETURN_IF_ERROR(CheckSchedule(schedule, request.stages.size(), request.microbatches));
+  RETURN_IF_ERROR(CheckStageSchedule(schedule, request.stages.size(), request.microbatches));
+  RETURN_IF_ERROR(CheckMeshes(request.stages, StagesOfRanks(schedule, request.stages.size())));
   LayerProgram program = Maker(request, std::move(schedule)).Make();
   RETURN_IF_ERROR(Validate(program));
   return program;

@@ -32,11 +32,16 @@ struct GridStage {
 // The parts of a stage, on their grids: `first_layer` is the stage's first one. As PartsOf.
 absl::StatusOr<PartsOnGrids> PartsOfStage(const std::vector<GridStage>& stages, size_t stage);
 
+struct StageCounts {
+  int64_t layers = 0;   // of all stages
+  int64_t of_rank = 1;  // stages of a rank, as LoopedRank places them
+};
 // The stages of a grid, of as many layers each, on its devices in the order c, r, z, pipeline,
-// data. InvalidArgument: as MeshOfGrid, but for the pipeline axis; layers that it does not divide.
+// data. InvalidArgument: as MeshOfGrid, but for the pipeline axis; layers that stages do not
+// divide.
 absl::StatusOr<std::vector<GridStage>> StagesOfGrid(const Grid& grid,
                                                     std::span<const DeviceId> devices,
-                                                    int64_t layers);
+                                                    const StageCounts& counts);
 
 // A training step, to be made a program.
 struct GridProgramRequest {
@@ -44,8 +49,8 @@ struct GridProgramRequest {
   Training training;  // `microbatch` counts for nothing: `microbatches` does
   std::vector<GridStage> stages;
   int32_t microbatches = 1;
-  // Of several stages, each on the rank of its number. Empty: forward and backward of one
-  // microbatch after the other.
+  // Of several stages, which are on the ranks whose ops they are, with a mesh for each rank. Empty:
+  // forward and backward of one microbatch after the other.
   Schedule schedule;
   DataType type = DataType::kBF16;
   DeviceProfile device;
@@ -65,9 +70,8 @@ struct GridProgramRequest {
 // model's; no vocabulary, or one that r does not cut; tensors larger
 // than a Shape; experts; an order of the axes of its own;
 // ZeRO; recomputing; scattered inputs that are to be gathered again; halves of an odd microbatch;
-// what PartsOf finds; several grids in a stage beside vectors on the diagonal; a
-// schedule of other stages or microbatches, in which a microbatch does not go forward and then back
-// once, at once or with the weights' gradients later, or with fused ops. Cost: linear in the ops.
+// what PartsOf finds; several grids in a stage beside vectors on the diagonal; what
+// CheckStageSchedule finds; stages of a rank on several meshes. Cost: linear in the ops.
 absl::StatusOr<LayerProgram> MakeGridProgram(const GridProgramRequest& request);
 
 }  // namespace crossmesh

@@ -283,16 +283,19 @@ TEST(GridProgramTest, StagesHaveGridsOfTheirOwn) {
 TEST(GridProgramTest, StagesAreInsideCopies) {
   const std::vector<DeviceId> devices = *ParseDevices("a.0-7");
   const std::vector<GridStage> stages =
-      *StagesOfGrid(*ParseGrid("r=2,pipeline=2,data=2"), devices, 4);
+      *StagesOfGrid(*ParseGrid("r=2,pipeline=2,data=2"), devices, {.layers = 4});
   ASSERT_EQ(stages.size(), 2U);
   EXPECT_EQ(ToString(*stages[0].mesh), "data=2,z=1,r=2,c=1 on a.0-1,a.4-5");
   EXPECT_EQ(ToString(*stages[1].mesh), "data=2,z=1,r=2,c=1 on a.2-3,a.6-7");
   EXPECT_EQ(stages[1].layers, 2);
+  EXPECT_THAT(std::string(StagesOfGrid(*ParseGrid("r=2,pipeline=2,data=2"), devices, {.layers = 3})
+                              .status()
+                              .message()),
+              HasSubstr("layers that 2 stages divide, found 8 and 3"));
   EXPECT_THAT(
-      std::string(StagesOfGrid(*ParseGrid("r=2,pipeline=2,data=2"), devices, 3).status().message()),
-      HasSubstr("layers that 2 stages divide, found 8 and 3"));
-  EXPECT_THAT(std::string(StagesOfGrid(*ParseGrid("r=4,context=2"), devices, 4).status().message()),
-              HasSubstr("expected a grid of c, r, z and data"));
+      std::string(
+          StagesOfGrid(*ParseGrid("r=4,context=2"), devices, {.layers = 4}).status().message()),
+      HasSubstr("expected a grid of c, r, z and data"));
 }
 
 TEST(GridProgramTest, ASchedulesOpsAreThereOnceAndInOrder) {
@@ -311,7 +314,8 @@ TEST(GridProgramTest, ASchedulesOpsAreThereOnceAndInOrder) {
   EXPECT_THAT(refusal([](auto& ops) { ops.push_back(ops.front()); }), HasSubstr("found 1F0"));
   EXPECT_THAT(refusal([](auto& ops) { std::swap(ops[0], ops[1]); }), HasSubstr("found 1B0"));
   EXPECT_THAT(refusal([](auto& ops) { ops[0].microbatch = 2; }), HasSubstr("found 1F2"));
-  EXPECT_THAT(refusal([](auto& ops) { ops[0].stage = 0; }), HasSubstr("found 0F0"));
+  EXPECT_THAT(refusal([](auto& ops) { ops[0].stage = 0; }),
+              HasSubstr("each on one rank, found stage 0 on rank 1"));
   EXPECT_THAT(refusal([](auto& ops) { ops[1].kind = OpKind::kInputGradient; }),
               HasSubstr("found 4 ops"));
   EXPECT_THAT(refusal([](auto& ops) { ops[1].kind = OpKind::kWeightGradient; }),
@@ -368,7 +372,7 @@ TEST(GridProgramTest, WhatCannotBeRunIsRefused) {
          request.microbatches = 16;
        }},
       {"found 16 sequences", [](auto& request) { request.microbatches = 3; }},
-      {"2 ranks and 1 microbatches, found 0 and 0",
+      {"2 stages and 1 microbatches, found 0 ranks and 0",
        [](auto& request) {
          request.stages = {StageOn(*ParseGrid("r=2"), 1), StageOn(*ParseGrid("r=2"), 3)};
        }},

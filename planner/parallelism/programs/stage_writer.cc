@@ -56,7 +56,7 @@ void StageWriter::AddUses() {
 }
 
 void StageWriter::AddOp(GridOpKind kind, const Use* use, double seconds, int32_t half) {
-  GridOp op{.kind = kind, .microbatch = microbatch_, .half = half};
+  GridOp op{.kind = kind, .microbatch = microbatch_, .half = half, .stage = settings_.number};
   if (use != nullptr) {
     op.layer = use->layer;
     op.matrix = std::string(use->matrix.name);

@@ -28,6 +28,7 @@ struct StageGrid {
 // A stage.
 struct StageSettings {
   RankIndex rank = 0;
+  std::optional<StageIndex> number = std::nullopt;  // of one of several that the rank has
   bool is_first = true;
   bool is_last = true;
   Transformer model;
