@@ -188,6 +188,11 @@ void JobRecords::Begin(const JobRecord& record, Done done) {
                          .requirements = {{KeyOf(id), 0}},
                          .writes = {{KeyOf(id), Encode(record, /*ended=*/false)},
                                     {RequestKeyOf(id), EncodeRequest(record, clock_.Now())}}};
+  if (IsUncertain(record.number)) {
+    const absl::StatusOr<int64_t> present = store_.RevisionOf(KeyOf(id));
+    if (!present.ok()) return done(present.status());
+    begin.requirements.front().revision = *present;
+  }
   absl::StatusOr<std::vector<std::string>> stale = Reserve(record);
   if (!stale.ok()) return done(stale.status());
   for (const std::string& key : *stale) begin.writes.push_back({key, std::nullopt});
@@ -205,8 +210,22 @@ void JobRecords::Begin(const JobRecord& record, Done done) {
             stale_requests_.insert(stale_requests_.end(), stale.begin(), stale.end());
           }
         }
-        done(revision.status());
+        done(Settle(number, revision.status()));
       });
+}
+
+bool JobRecords::IsUncertain(uint64_t number) const {
+  const MutexLock lock(mutex_);
+  return uncertain_.contains(number);
+}
+
+absl::Status JobRecords::Settle(uint64_t number, const absl::Status& answer) {
+  const MutexLock lock(mutex_);
+  if (answer.ok()) uncertain_.erase(number);
+  if (absl::IsUnavailable(answer)) uncertain_.insert(number);
+  if (!absl::IsAborted(answer) || !uncertain_.contains(number)) return answer;
+  return absl::UnavailableError(absl::StrCat(
+      noun(), " ", IdOf(number), ": an earlier commit may have been written: ", answer.message()));
 }
 
 absl::StatusOr<std::vector<std::string>> JobRecords::Reserve(const JobRecord& record) {
@@ -253,8 +272,9 @@ void JobRecords::Amend(const JobRecord& record, Done done) {
   store_.CommitThen({.epoch = epoch_,
                      .requirements = {{key, *present}},
                      .writes = {{key, Encode(record, /*ended=*/false)}}},
-                    [done = std::move(done)](const absl::StatusOr<int64_t>& revision) mutable {
-                      done(revision.status());
+                    [this, number = record.number,
+                     done = std::move(done)](const absl::StatusOr<int64_t>& revision) mutable {
+                      done(Settle(number, revision.status()));
                     });
 }
 
@@ -297,20 +317,23 @@ void JobRecords::Finish(const JobRecord& record, Done done) {
     finished_.push_back({id, size});
     finished_bytes_ += size;
   }
-  store_.CommitThen(std::move(finish),
-                    [this, id = std::move(id), forgotten = std::move(forgotten),
-                     done = std::move(done)](const absl::StatusOr<int64_t>& revision) mutable {
-                      if (!revision.ok()) Unfinish(id, std::move(forgotten));
-                      done(revision.status());
-                    });
+  store_.CommitThen(std::move(finish), [this, number = record.number, id = std::move(id),
+                                        forgotten = std::move(forgotten), done = std::move(done)](
+                                           const absl::StatusOr<int64_t>& revision) mutable {
+    if (!revision.ok()) Unfinish(id, std::move(forgotten));
+    done(Settle(number, revision.status()));
+  });
 }
 
-// The commit has failed: nothing of it happened.
+// The commit has failed, or is tried again. Another one that was under way at the same time may
+// have forgotten the job already.
 void JobRecords::Unfinish(absl::string_view id, std::deque<Finished> forgotten) {
   const MutexLock lock(mutex_);
   const auto found = std::ranges::find(finished_, id, &Finished::id);
-  finished_bytes_ -= found->bytes;
-  finished_.erase(found);
+  if (found != finished_.end()) {
+    finished_bytes_ -= found->bytes;
+    finished_.erase(found);
+  }
   for (auto oldest = forgotten.rbegin(); oldest != forgotten.rend(); ++oldest) {
     finished_bytes_ += oldest->bytes;
     finished_.push_front(std::move(*oldest));

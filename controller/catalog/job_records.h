@@ -38,8 +38,9 @@ struct JobRecord {
 // newer ones have finished, or too large ones, a request id for 24 hours: when so many are
 // remembered that there is no room for another, new requests are refused, since to forget one early
 // could run it twice. One commit when a job begins, one when it ends, and one for each progress
-// that must outlive this controller. Thread-safe; only its controller, of the store's highest
-// epoch, writes here.
+// that must outlive this controller. A commit that is answered with Unavailable may have been
+// written: until one of the same job succeeds, a refusal is Unavailable as well, and its intent may
+// be committed again. Thread-safe; only its controller, of the store's highest epoch, writes here.
 class JobRecords {
  public:
   static constexpr absl::Duration kRequestIdsFor = absl::Hours(24);
@@ -120,6 +121,9 @@ class JobRecords {
   // Whether the oldest one that has finished must go when another `bytes` come.
   bool TooMany(size_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Unfinish(absl::string_view id, std::deque<Finished> forgotten);
+  bool IsUncertain(uint64_t number) const;
+  // What the store has answered to a commit of a job, as callers are to hear it.
+  absl::Status Settle(uint64_t number, const absl::Status& answer);
   bool IsTooOld(const RequestTable::Request& request) const;
   // ResourceExhausted when there is no room for another request.
   absl::Status CheckRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -133,7 +137,8 @@ class JobRecords {
   std::deque<Finished> finished_ ABSL_GUARDED_BY(mutex_);  // oldest first
   size_t finished_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   RequestTable requests_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_set<Digest> beginning_ ABSL_GUARDED_BY(mutex_);  // ids of requests
+  absl::flat_hash_set<Digest> beginning_ ABSL_GUARDED_BY(mutex_);    // ids of requests
+  absl::flat_hash_set<uint64_t> uncertain_ ABSL_GUARDED_BY(mutex_);  // numbers of jobs
   // Keys of requests that are forgotten, and still in the store.
   std::deque<std::string> stale_requests_ ABSL_GUARDED_BY(mutex_);
 };

@@ -25,10 +25,16 @@ using ::testing::Pair;
 
 using Registry = JobRegistry<v1::PipelineRun>;
 
-// A store that refuses commits, or lets them wait, while it is told to.
+// A store that refuses commits, or lets them wait, or is behind in what it reads, while it is told
+// to; or writes the next one, and says that it is not sure.
 class RefusingStore : public MemoryStore {
  public:
   void RefuseCommits(const absl::Status& why) { why_ = why; }
+  void DoubtNextCommit() { doubts_ = true; }
+  void SetBehind(bool is_behind) { is_behind_ = is_behind; }
+  absl::StatusOr<int64_t> RevisionOf(absl::string_view key) const override {
+    return is_behind_ ? 0 : MemoryStore::RevisionOf(key);
+  }
   void HoldCommits() { holds_ = true; }
   void LetCommitsGo() {
     holds_ = false;
@@ -38,6 +44,10 @@ class RefusingStore : public MemoryStore {
   }
   void CommitThen(StoreTransaction transaction, CommitDone done) override {
     if (!why_.ok()) return done(why_);
+    if (std::exchange(doubts_, false)) {
+      EXPECT_OK(Commit(std::move(transaction)).status());
+      return done(absl::UnavailableError("it may be written"));
+    }
     if (holds_) {
       held_.emplace_back(std::move(transaction), std::move(done));
     } else {
@@ -48,6 +58,8 @@ class RefusingStore : public MemoryStore {
  private:
   absl::Status why_;
   bool holds_ = false;
+  bool doubts_ = false;
+  bool is_behind_ = false;
   std::vector<std::pair<StoreTransaction, CommitDone>> held_;
 };
 
@@ -339,6 +351,40 @@ TEST_F(JobRegistryTest, HowAJobEndsIsNotForAControllerToSayThatWasReplaced) {
   EXPECT_THAT(ends_, ElementsAre(StatusIs(absl::StatusCode::kAborted)));
   EXPECT_THAT(watcher->dismissal, StatusIs(absl::StatusCode::kAborted));
   EXPECT_FALSE((*registry_.Get(run.id()))->has_end_time()) << "as the next controller finds it";
+}
+
+TEST_F(JobRegistryTest, ARequestWhoseIntentWasWrittenInDoubtBeginsNoOther) {
+  ASSERT_OK_AND_ASSIGN(const std::string id, Begin("request"));
+  v1::PipelineRun run = first_;
+  store_.DoubtNextCommit();
+  registry_.Commit(std::make_shared<const v1::PipelineRun>(run), "resumption",
+                   [](const absl::Status& status) {
+                     EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable));
+                   });
+  queue_.Run();
+  EXPECT_THAT(Begin("request"), IsOkAndHolds(id));
+  store_.SetBehind(true);
+  Tell(run, /*ended=*/true);
+  EXPECT_THAT(ends_, IsEmpty()) << "what the store refuses may be its own";
+  EXPECT_THAT(Begin("request"), IsOkAndHolds(id));
+  store_.SetBehind(false);
+  clock_.Advance(Registry::kRecordPause);
+  queue_.Run();
+  EXPECT_THAT(ends_, ElementsAre(IsOk()));
+  EXPECT_THAT(Begin("request"), IsOkAndHolds(id));
+  EXPECT_TRUE((*registry_.Get(id))->has_end_time());
+  EXPECT_THAT(begun_, ElementsAre(id));
+}
+
+TEST_F(JobRegistryTest, AnEndThatWasWrittenInDoubtIsToldAsWritten) {
+  v1::PipelineRun run = Open("request");
+  const auto watched = Watch(run.id());
+  store_.DoubtNextCommit();
+  Tell(run, /*ended=*/true);
+  clock_.Advance(Registry::kRecordPause);
+  queue_.Run();
+  EXPECT_THAT(ends_, ElementsAre(IsOk()));
+  EXPECT_OK(watched->dismissal);
 }
 
 }  // namespace
