@@ -254,10 +254,8 @@ absl::StatusOr<std::unique_ptr<Controller>> Controller::Create(const Options& op
                                         .communicator_gateway = parts->communicator_gateway,
                                         .queue = parts->queue,
                                         .planners = parts->planners,
-                                        .operation_records = parts->operation_records,
                                         .operation_registry = parts->operation_registry,
                                         .operations = parts->operations,
-                                        .pipeline_job_records = parts->pipeline_job_records,
                                         .pipeline_job_registry = parts->pipeline_job_registry,
                                         .pipelines = parts->pipelines}));
   parts->queue.Post([&parts = *parts] { parts.Sweep(); });

@@ -106,8 +106,8 @@ absl::StatusOr<std::unique_ptr<ControllerServer>> ControllerServer::Start(
   }
   auto parts = std::make_unique<Parts>(options, environment, std::move(exporter));
   RETURN_IF_ERROR(parts->catalog.Load());
-  RETURN_IF_ERROR(parts->reshard_service.TakeUp(environment.operation_records));
-  RETURN_IF_ERROR(parts->pipeline_service.TakeUp(environment.pipeline_job_records));
+  RETURN_IF_ERROR(parts->reshard_service.TakeUp());
+  RETURN_IF_ERROR(parts->pipeline_service.TakeUp());
   // Before the server starts: no client may plan for a network that is not the operator's.
   if (options.topology.has_value()) {
     RETURN_IF_ERROR(parts->catalog.network

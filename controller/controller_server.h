@@ -18,7 +18,6 @@ namespace crossmesh {
 class CommunicatorGateway;
 class CommunicatorLeases;
 class ControllerMetrics;
-class JobRecords;
 class MetadataStore;
 class PlanningQueue;
 class ProbeGateway;
@@ -47,10 +46,8 @@ class ControllerServer {
     CommunicatorGateway& communicator_gateway;
     TaskQueue& queue;
     PlanningQueue& planners;
-    JobRecords& operation_records;
     JobRegistry<v1::Operation>& operation_registry;
     RunningTable<RunningOperation>& operations;
-    JobRecords& pipeline_job_records;
     JobRegistry<v1::PipelineRun>& pipeline_job_registry;
     RunningTable<RunningPipeline>& pipelines;
   };

@@ -131,6 +131,7 @@ absl::Status JobRecords::LoadRequest(const StoredObject& object) {
   const std::optional<Digest> id = Digest::Parse(request.id());
   const std::optional<Digest> content = Digest::Parse(request.content());
   if (!job.has_value() || !id.has_value() || !content.has_value()) return DoesNotParse(object.key);
+  newest_loaded_ = std::max(newest_loaded_, *job);
   const absl::Duration age =
       std::max(clock_.Now() - absl::FromUnixMicros(request.time()), absl::ZeroDuration());
   if (age >= kRequestIdsFor || requests_.Find(*id) != nullptr) {
@@ -150,6 +151,7 @@ absl::StatusOr<std::optional<JobRecords::Unfinished>> JobRecords::LoadJob(
   const std::optional<uint64_t> number = NumberIn(object.key);
   const std::optional<Digest> content = Digest::Parse(job.content());
   if (!number.has_value() || !content.has_value()) return DoesNotParse(object.key);
+  newest_loaded_ = std::max(newest_loaded_, *number);
   if (job.ended()) {
     finished_.push_back({IdOf(*number), object.value.size()});
     finished_bytes_ += object.value.size();

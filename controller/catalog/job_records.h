@@ -69,6 +69,11 @@ class JobRecords {
   // Reads what a former controller has left, before anything else is asked: jobs that had not
   // ended, oldest first. The store's errors; DataLoss names a record that does not parse.
   absl::StatusOr<std::vector<Unfinished>> Load();
+  // Of all jobs that are known since then; 0: there are none.
+  uint64_t newest_loaded() const {
+    const MutexLock lock(mutex_);
+    return newest_loaded_;
+  }
 
   const std::string& noun() const { return options_.noun; }
   // The prefix and 16 hexadecimal digits: ids sort as the numbers do.
@@ -134,6 +139,7 @@ class JobRecords {
   const Options options_;
 
   mutable Mutex mutex_;
+  uint64_t newest_loaded_ ABSL_GUARDED_BY(mutex_) = 0;
   std::deque<Finished> finished_ ABSL_GUARDED_BY(mutex_);  // oldest first
   size_t finished_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   RequestTable requests_ ABSL_GUARDED_BY(mutex_);

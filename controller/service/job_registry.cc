@@ -72,6 +72,13 @@ absl::StatusOr<std::string> JobRegistry<Subject>::Begin(
 }
 
 template <typename Subject>
+absl::StatusOr<std::vector<JobRecords::Unfinished>> JobRegistry<Subject>::Load() {
+  ASSIGN_OR_RETURN(std::vector<JobRecords::Unfinished> left, options_.records.Load());
+  options_.numbers.SkipTo(options_.records.newest_loaded());
+  return left;
+}
+
+template <typename Subject>
 absl::Status JobRegistry<Subject>::Resume(
     const JobRecords::Unfinished& job,
     absl::FunctionRef<absl::Status(Entry, const std::string& resumption)> begin) {

@@ -56,6 +56,9 @@ class JobRegistry final : public JobSink<Subject> {
   // other content; ResourceExhausted: as JobRecords::FindRequest; Unavailable: after RefuseNew.
   absl::StatusOr<std::string> Begin(Subject first, const Digest& content,
                                     absl::FunctionRef<absl::Status(Entry)> begin);
+  // Reads what a former controller has left, as JobRecords::Load, before anything is begun: numbers
+  // go on beyond all that it has given out.
+  absl::StatusOr<std::vector<JobRecords::Unfinished>> Load();
   // Takes up a job of a former controller, as `begin` does, which is given what is needed for that.
   // DataLoss: what is stored of it does not parse.
   absl::Status Resume(const JobRecords::Unfinished& job,

@@ -14,8 +14,8 @@
 
 namespace crossmesh {
 
-absl::Status ReshardService::TakeUp(JobRecords& records) {
-  ASSIGN_OR_RETURN(const std::vector<JobRecords::Unfinished> left, records.Load());
+absl::Status ReshardService::TakeUp() {
+  ASSIGN_OR_RETURN(const std::vector<JobRecords::Unfinished> left, options_.registry.Load());
   for (const JobRecords::Unfinished& job : left) {
     RETURN_IF_ERROR(options_.registry.Resume(
         job,

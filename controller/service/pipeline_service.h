@@ -10,7 +10,6 @@
 
 namespace crossmesh {
 
-class JobRecords;
 class PlanningQueue;
 class RunningPipeline;
 struct PipelineRequest;
@@ -34,7 +33,7 @@ class PipelineService final : public v1::PipelineService::CallbackService {
 
   // Takes up the runs that a former controller has left, once the catalog is read, and before any
   // client can ask for more. The store's errors; DataLoss: a run's record does not parse.
-  absl::Status TakeUp(JobRecords& records);
+  absl::Status TakeUp();
 
   grpc::ServerUnaryReactor* CreatePipeline(grpc::CallbackServerContext* context,
                                            const v1::CreatePipelineRequest* request,

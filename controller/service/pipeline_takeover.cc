@@ -26,8 +26,8 @@ PipelineRequest Unplannable(const absl::Status& why) {
 
 }  // namespace
 
-absl::Status PipelineService::TakeUp(JobRecords& records) {
-  ASSIGN_OR_RETURN(const std::vector<JobRecords::Unfinished> left, records.Load());
+absl::Status PipelineService::TakeUp() {
+  ASSIGN_OR_RETURN(const std::vector<JobRecords::Unfinished> left, options_.registry.Load());
   for (const JobRecords::Unfinished& job : left) {
     RETURN_IF_ERROR(options_.registry.Resume(
         job,

@@ -11,7 +11,6 @@
 namespace crossmesh {
 
 class ControllerMetrics;
-class JobRecords;
 class PlannedReshard;
 class PlanningQueue;
 class ReshardPlanner;
@@ -36,7 +35,7 @@ class ReshardService final : public v1::ReshardService::CallbackService {
 
   // Takes up the operations that a former controller has left, before any client can ask for more.
   // The store's errors; DataLoss: an operation's record does not parse.
-  absl::Status TakeUp(JobRecords& records);
+  absl::Status TakeUp();
 
   grpc::ServerUnaryReactor* PlanReshard(grpc::CallbackServerContext* context,
                                         const v1::PlanReshardRequest* request,

@@ -73,8 +73,13 @@ void SimulatedClient::Ask(int controller) {
 void SimulatedClient::OnOperation(int64_t version, const v1::Operation& operation) {
   ports_.history.OnTold(reshard_, version, operation);
   if (ended_ || version != request_.version) return;
+  const bool is_first = operation_.empty();
   operation_ = operation.id();
-  if (!operation.has_end_time()) return;
+  if (!operation.has_end_time()) {
+    // Before anything has begun.
+    if (is_first && world().Happens(0.1)) Cancel();
+    return;
+  }
   ended_ = true;
   if (world().Happens(0.3)) {
     ports_.node.After(world().Between(absl::Seconds(1), absl::Seconds(60)),

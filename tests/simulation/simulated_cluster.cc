@@ -14,6 +14,8 @@ constexpr absl::Duration kFaultsEnd = absl::Seconds(360);
 constexpr absl::Duration kRequestsEnd = absl::Seconds(390);
 // Deadlines, and what workers keep after them for a controller that comes late.
 constexpr absl::Duration kEnd = absl::Seconds(540);
+// Which a controller needs to end at most, when it hears that it no longer leads.
+constexpr absl::Duration kProcessEnd = absl::Milliseconds(20);
 
 }  // namespace
 
@@ -176,7 +178,8 @@ void SimulatedCluster::StartCandidate(int node) {
   candidates_[node] = std::make_unique<Candidate>(*nodes_[node], network_, *etcd_);
   Candidate& candidate = *candidates_[node];
   const auto start_again = [this, node, life = nodes_[node]->life()] {
-    world_.After(absl::ZeroDuration(), [this, node, life] {
+    // What it has begun goes on until it ends.
+    world_.After(world_.Between(absl::ZeroDuration(), kProcessEnd), [this, node, life] {
       if (nodes_[node]->life() != life) return;
       KillProcess(node);
       world_.After(absl::Milliseconds(500), [this, node] { StartProcess(node); });
@@ -211,6 +214,7 @@ bool SimulatedCluster::IsOfStore(const SimulatedFault& fault) const {
     case SimulatedFault::Kind::kSwizzle:
     case SimulatedFault::Kind::kDelay:
     case SimulatedFault::Kind::kLoss:
+    case SimulatedFault::Kind::kPauseInCommit:
     case SimulatedFault::Kind::kPowerLoss:
     case SimulatedFault::Kind::kDiskFull:
     case SimulatedFault::Kind::kSyncFailures:
@@ -233,9 +237,9 @@ void SimulatedCluster::Apply(const SimulatedFault& fault) {
       KillProcess(fault.node);
       return later([this, number = fault.node] { StartProcess(number); });
     case SimulatedFault::Kind::kPause:
-      node.Pause();
-      network_.WatchPaused(node);
-      return later([&node] { node.Resume(); });
+      return Pause(node, fault.length);
+    case SimulatedFault::Kind::kPauseInCommit:
+      return PauseInCommit(fault.length);
     case SimulatedFault::Kind::kCut:
       network_.Clog(fault.other, fault.node);
       later([this, fault] { network_.Unclog(fault.other, fault.node); });
@@ -268,6 +272,23 @@ void SimulatedCluster::Apply(const SimulatedFault& fault) {
     case SimulatedFault::Kind::kBitFlip:
       return;
   }
+}
+
+void SimulatedCluster::Pause(SimulatedNode& node, absl::Duration length) {
+  node.Pause();
+  network_.WatchPaused(node);
+  world_.After(length, [&node] { node.Resume(); });
+}
+
+// The answer waits for it until another one leads.
+void SimulatedCluster::PauseInCommit(absl::Duration length) {
+  if (etcd_ == nullptr) return;
+  etcd_->OnNextCommit([this, length] {
+    disturbed_ = std::max(disturbed_, world_.now() + length);
+    for (const auto& controller : controllers_) {
+      if (controller->leads()) Pause(controller->node(), length);
+    }
+  });
 }
 
 void SimulatedCluster::Swizzle(const SimulatedFault& fault) {

@@ -50,6 +50,8 @@ class SimulatedCluster {
   void Lead(int node, std::shared_ptr<MetadataStore> store, uint64_t epoch);
 
   void Apply(const SimulatedFault& fault);
+  void Pause(SimulatedNode& node, absl::Duration length);
+  void PauseInCommit(absl::Duration length);
   void Swizzle(const SimulatedFault& fault);
   void Heal();
 

@@ -20,6 +20,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <absl/strings/numbers.h>
@@ -97,6 +98,7 @@ struct SimulatedController::Term final : MembershipListener {
   StartGate gate;
   RunningTable<RunningOperation> operations;
   std::map<int, std::shared_ptr<const PlannedReshard>> planned;
+  std::set<std::string> cancelled_early;  // before any worker was asked for anything
   // By the numbers of their streams.
   std::map<uint64_t, Session> sessions;
   std::map<uint64_t, std::shared_ptr<SimulatedStream>> calls;
@@ -142,7 +144,7 @@ SimulatedController::Term::~Term() {
 
 // As ReshardService::TakeUp.
 absl::Status SimulatedController::Term::TakeUp() {
-  ASSIGN_OR_RETURN(const std::vector<JobRecords::Unfinished> left, records.Load());
+  ASSIGN_OR_RETURN(const std::vector<JobRecords::Unfinished> left, registry.Load());
   for (const JobRecords::Unfinished& job : left) {
     RETURN_IF_ERROR(registry.Resume(
         job,
@@ -277,6 +279,7 @@ void SimulatedController::Execute(const std::shared_ptr<SimulatedStream>& stream
           return false;
         }
         ports_.history.OnSaid(**operation, term_->epoch);
+        CheckCancelled(**operation);
         stream->Send(1, "hears of its operation",
                      [on_operation, told = *operation] { on_operation(*told); });
         if (!(*operation)->has_end_time()) return stream->is_open(1);
@@ -304,6 +307,7 @@ void SimulatedController::Cancel(const std::shared_ptr<SimulatedStream>& stream,
   if (answer.ok()) {
     term_->operations.With(id,
                            [](RunningOperation& running) { running.Cancel("a client says so"); });
+    if (!ports_.history.HasStarted(id)) term_->cancelled_early.insert(id);
     if (!answer->has_end_time()) ExpectEnd(id);
   }
   stream->Send(1, "is told of a cancellation", [on_answer, answer] { on_answer(answer); });
@@ -344,6 +348,13 @@ void SimulatedController::Follow(const std::shared_ptr<SimulatedStream>& stream,
   changes.objects = *std::move(objects);
   stream->Send(1, "is told of changes", [on_changes, changes] { on_changes(changes); });
   stream->End(1, absl::OkStatus());
+}
+
+void SimulatedController::CheckCancelled(const v1::Operation& said) {
+  if (said.state() != v1::OPERATION_STATE_COMMITTED) return;
+  if (!term_->cancelled_early.contains(said.id())) return;
+  ports_.history.Violated(absl::StrCat("operation ", said.id(),
+                                       " was cancelled before it was started, and has committed"));
 }
 
 void SimulatedController::ExpectEnd(const std::string& id) {

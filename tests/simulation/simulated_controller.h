@@ -91,6 +91,8 @@ class SimulatedController {
  private:
   struct Term;
 
+  // What was cancelled before it had begun never commits.
+  void CheckCancelled(const v1::Operation& said);
   // Of an operation that is cancelled now.
   void ExpectEnd(const std::string& id);
 

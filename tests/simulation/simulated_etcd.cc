@@ -53,7 +53,10 @@ etcdserverpb::TxnResponse SimulatedEtcd::Txn(const etcdserverpb::TxnRequest& req
 etcdserverpb::TxnResponse SimulatedEtcd::Commit(const etcdserverpb::TxnRequest& request,
                                                 uint64_t epoch) {
   const etcdserverpb::TxnResponse response = Txn(request);
-  if (response.succeeded()) history_.OnCommitted(epoch);
+  if (!response.succeeded()) return response;
+  history_.OnCommitted(epoch);
+  const auto on_commit = std::exchange(on_commit_, nullptr);
+  if (on_commit != nullptr) on_commit();
   return response;
 }
 

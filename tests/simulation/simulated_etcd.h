@@ -35,6 +35,9 @@ class SimulatedEtcd {
   // All revisions but the newest are forgotten.
   void Compact() { compacted_ = model_.revision(); }
 
+  // Called, once, when the next commit of a controller has been taken.
+  void OnNextCommit(std::function<void()> on_commit) { on_commit_ = std::move(on_commit); }
+
   // In its process.
   etcdserverpb::TxnResponse Txn(const etcdserverpb::TxnRequest& request);
   // The same, of a commit of a controller of this epoch.
@@ -70,6 +73,7 @@ class SimulatedEtcd {
 
   SimulatedNode& node_;
   SimulatedHistory& history_;
+  std::function<void()> on_commit_;
   EtcdModel model_;
   int64_t compacted_ = 0;
   std::map<int64_t, Lease> leases_;

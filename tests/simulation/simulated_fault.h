@@ -11,23 +11,24 @@ namespace crossmesh {
 // Something that goes wrong at a moment, for a while. Nodes are numbered as SimulatedCluster does.
 struct SimulatedFault {
   enum class Kind : uint8_t {
-    kKill,          // of a node's process, which starts again after `length`
-    kPause,         // of a node's process
-    kCutOneWay,     // nothing comes from `node` to `other`
-    kCut,           // nor back
-    kSwizzle,       // a random set of directions is cut one by one, and heals in another order
-    kDelay,         // of all messages, by `amount` seconds
-    kLoss,          // of packets, with probability `amount`
-    kFlips,         // of a bit of a payload, with probability `amount`
-    kWallJump,      // of a node's wall clock, by `amount` seconds
-    kDrift,         // a node's clocks run `amount` times as fast
-    kCompact,       // etcd forgets all revisions but the newest
-    kPowerLoss,     // of a controller with a disk, in the middle of write or sync number `amount`
-    kDiskFull,      // of a controller
-    kSyncFailures,  // of a controller's disk, `amount` of them
-    kBitFlip,       // in the file of a controller that is killed, at `amount` of its bits
+    kKill,           // of a node's process, which starts again after `length`
+    kPause,          // of a node's process
+    kCutOneWay,      // nothing comes from `node` to `other`
+    kCut,            // nor back
+    kSwizzle,        // a random set of directions is cut one by one, and heals in another order
+    kDelay,          // of all messages, by `amount` seconds
+    kLoss,           // of packets, with probability `amount`
+    kFlips,          // of a bit of a payload, with probability `amount`
+    kWallJump,       // of a node's wall clock, `amount` seconds from the right time
+    kDrift,          // a node's clocks run `amount` times as fast
+    kPauseInCommit,  // of the leader, when etcd has taken its next commit
+    kCompact,        // etcd forgets all revisions but the newest
+    kPowerLoss,      // of a controller with a disk, in the middle of write or sync number `amount`
+    kDiskFull,       // of a controller
+    kSyncFailures,   // of a controller's disk, `amount` of them
+    kBitFlip,        // in the file of a controller that is killed, at `amount` of its bits
   };
-  static constexpr int kKinds = 15;
+  static constexpr int kKinds = 16;
 
   absl::Duration at;
   Kind kind = Kind::kKill;

@@ -51,6 +51,10 @@ class SimulatedHistory {
   void OnCounterRead(int64_t value, uint64_t epoch);
   void OnCounted(int64_t value);
 
+  // A worker is asked to start a task of this operation.
+  void OnStart(const std::string& operation) { started_.insert(operation); }
+  bool HasStarted(const std::string& operation) const { return started_.contains(operation); }
+
   // A worker has obeyed a controller of this epoch: started, adopted or committed something.
   void OnObeyed(const std::string& worker, uint64_t epoch);
   // etcd or the disk has taken a commit of this epoch.
@@ -79,6 +83,7 @@ class SimulatedHistory {
   std::map<std::pair<int, size_t>, std::pair<int64_t, int64_t>> holds_;  // life and version
   std::map<std::pair<int, int64_t>, Operation> operations_;              // by reshard and version
   std::map<std::string, v1::OperationState> ends_;  // of which clients were told
+  std::set<std::string> started_;
   std::map<std::string, uint64_t> obeyed_;
   uint64_t committed_epoch_ = 0;
   std::set<int64_t> counted_;

@@ -41,7 +41,8 @@ class SimulatedNode : private Clock {
   void Resume();
   // Of both clocks: 1 is as fast as the world's time.
   void SetSpeed(double speed);
-  void JumpWallClock(absl::Duration jump) { wall_offset_ += jump; }
+  // From what it would be without any jump.
+  void JumpWallClock(absl::Duration offset) { wall_offset_ = offset; }
 
   // A step of the process as it is now, when `delay` has passed by its clock.
   void After(absl::Duration delay, SimulatedWorld::Step step);

@@ -182,6 +182,7 @@ std::shared_ptr<ExecuteCall> SimulatedWorker::Accept(
 
 void SimulatedWorker::OnRequest(SimulatedStream& stream, ExecuteCall& call,
                                 const v1::ExecuteRequest& request, uint64_t epoch) {
+  if (request.has_start()) ports_.history.OnStart(request.start().operation_id());
   const uint64_t highest = process_->tasks.fence().highest();
   call.OnRequest(request);
   const bool is_order = request.has_start() || request.has_adopt() || request.has_resolve();
