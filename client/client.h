@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,21 +27,22 @@
 #include <google/protobuf/repeated_ptr_field.h>
 
 namespace grpc {
-class Channel;
 class ClientContext;
 class Status;
 }  // namespace grpc
 
 namespace crossmesh {
 
+class Backoff;
 struct FollowerOptions;
 
 struct ClientOptions {
   bool insecure = false;  // allows an address that is not local
   // Of each call that answers once.
   absl::Duration call_timeout = absl::Seconds(30);
-  // How long a call that may be repeated is tried again while the controller is unavailable.
-  absl::Duration retry_for = absl::Seconds(5);
+  // How long a call that may be repeated is tried again while the controller is unavailable; if not
+  // given, 5 s, and 15 s with several controllers, of which the next one may have to be elected.
+  std::optional<absl::Duration> retry_for;
   // The same while an operation is followed; it goes on meanwhile.
   absl::Duration follow_for = absl::Minutes(1);
   // The most of the time that a call takes, with all its attempts; of one that follows something,
@@ -51,11 +53,12 @@ struct ClientOptions {
 // A controller's services as blocking calls. Every call has a deadline. A call that the server or
 // the connection cut (Unavailable, or a Cancelled that this client did not ask for, which becomes
 // Unavailable) is made again when making it twice does no harm. Errors are the controller's own;
-// those of the connection name its address. Thread-safe.
+// those of the connection name its address. Of several controllers it finds the one that leads.
+// Thread-safe.
 class Client {
  public:
-  // Connects at the first call. InvalidArgument: the address is malformed, or not local without
-  // `insecure`.
+  // Connects at the first call. `address`: as ParseAddressList. InvalidArgument: one is malformed,
+  // or not local without `insecure`.
   static absl::StatusOr<Client> Connect(const std::string& address, const ClientOptions& options);
 
   Client(Client&& other) noexcept;
@@ -154,15 +157,21 @@ class Client {
   // By name.
   absl::StatusOr<std::vector<v1::Worker>> ListWorkers();
   absl::Status DrainWorker(const std::string& name);
+  // NotFound: there is no live one.
+  absl::Status EvictWorker(const std::string& name);
   // NotFound; FailedPrecondition: it is not lost.
   absl::Status ForgetWorker(const std::string& name);
 
  private:
-  struct Stubs;  // apart, so that users read no headers of gRPC
+  // Apart, so that users read no headers of gRPC.
+  struct Stubs;
+  class Controllers;
 
   Client(std::string address, const ClientOptions& options,
-         const std::shared_ptr<grpc::Channel>& channel);
+         std::unique_ptr<Controllers> controllers);
 
+  // Between attempts, which start over at another time for each client.
+  Backoff NewBackoff() const;
   FollowerOptions OptionsFor(absl::string_view noun) const;
   // By the request, or by the id when there is none.
   absl::StatusOr<v1::Operation> FollowOperation(const v1::ExecuteReshardRequest* request,
@@ -173,26 +182,28 @@ class Client {
   // What to answer for the status of one attempt.
   absl::Status Explain(const absl::Status& status) const;
   // Runs `attempt` once, and again while it is Unavailable and there is time.
-  absl::Status Retry(absl::FunctionRef<absl::Status()> attempt) const;
+  absl::Status Retry(absl::FunctionRef<absl::Status(Stubs&)> attempt) const;
   template <typename Stub, typename Request, typename Response>
   using Method = grpc::Status (Stub::*)(grpc::ClientContext*, const Request&, Response*);
+  template <typename Stub>
+  using Service = const std::unique_ptr<Stub> Stubs::*;
   template <typename Stub, typename Request, typename Response>
-  absl::StatusOr<Response> CallOnce(Stub& stub, Method<Stub, Request, Response> method,
+  absl::StatusOr<Response> CallOnce(Service<Stub> service, Method<Stub, Request, Response> method,
                                     const Request& request) const;
   template <typename Stub, typename Request, typename Response>
-  absl::StatusOr<Response> Call(Stub& stub, Method<Stub, Request, Response> method,
+  absl::StatusOr<Response> Call(Service<Stub> service, Method<Stub, Request, Response> method,
                                 const Request& request) const;
 
   // The first `count` items that a method lists, page by page.
   template <typename Item, typename Stub, typename Request, typename Response>
   absl::StatusOr<std::vector<Item>> Pages(
-      Stub& stub, Method<Stub, Request, Response> method,
+      Service<Stub> service, Method<Stub, Request, Response> method,
       const google::protobuf::RepeatedPtrField<Item>& (Response::*items)() const,
       int64_t count = std::numeric_limits<int64_t>::max()) const;
 
   std::string address_;
   ClientOptions options_;
-  std::unique_ptr<Stubs> stubs_;
+  std::unique_ptr<Controllers> controllers_;
 };
 
 // A request id that is never used again: 128 random bits.

@@ -13,7 +13,7 @@ namespace crossmesh {
 
 absl::StatusOr<v1::Controller> Client::GetController() {
   ASSIGN_OR_RETURN(const v1::GetControllerResponse response,
-                   Call(*stubs_->controllers, &v1::ControllerService::Stub::GetController,
+                   Call(&Stubs::controllers, &v1::ControllerService::Stub::GetController,
                         v1::GetControllerRequest()));
   return response.controller();
 }
@@ -22,27 +22,27 @@ absl::StatusOr<std::vector<std::string>> Client::ListLogLines(int32_t count) {
   v1::ListLogLinesRequest request;
   request.set_count(count);
   ASSIGN_OR_RETURN(const v1::ListLogLinesResponse response,
-                   Call(*stubs_->controllers, &v1::ControllerService::Stub::ListLogLines, request));
+                   Call(&Stubs::controllers, &v1::ControllerService::Stub::ListLogLines, request));
   return std::vector<std::string>(response.lines().begin(), response.lines().end());
 }
 
 absl::StatusOr<std::string> Client::BackUpStore() {
   // Once: each call makes a file.
   ASSIGN_OR_RETURN(const v1::BackUpStoreResponse response,
-                   CallOnce(*stubs_->controllers, &v1::ControllerService::Stub::BackUpStore,
+                   CallOnce(&Stubs::controllers, &v1::ControllerService::Stub::BackUpStore,
                             v1::BackUpStoreRequest()));
   return response.file();
 }
 
 absl::StatusOr<int64_t> Client::VerifyStore() {
   ASSIGN_OR_RETURN(const v1::VerifyStoreResponse response,
-                   Call(*stubs_->controllers, &v1::ControllerService::Stub::VerifyStore,
+                   Call(&Stubs::controllers, &v1::ControllerService::Stub::VerifyStore,
                         v1::VerifyStoreRequest()));
   return response.revision();
 }
 
 absl::Status Client::ReleaseStoreReserve() {
-  return Call(*stubs_->controllers, &v1::ControllerService::Stub::ReleaseStoreReserve,
+  return Call(&Stubs::controllers, &v1::ControllerService::Stub::ReleaseStoreReserve,
               v1::ReleaseStoreReserveRequest())
       .status();
 }

@@ -8,7 +8,6 @@
 #include "common/rpc/status_codec.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -31,7 +30,7 @@ struct FollowerOptions {
   absl::Duration follow_for;
   // How long to follow in all.
   absl::Duration timeout;
-  uint64_t seed = 0;  // of the pauses
+  Backoff backoff;  // between streams
 };
 
 // The first message of a stream, of which the rest is not read: what it is about goes on. Errors
@@ -57,7 +56,7 @@ class Follower {
   using Watch = absl::FunctionRef<absl::Status(grpc::ClientContext&, const std::string& id)>;
 
   Follower(FollowerOptions options, OnChange on_change)
-      : options_(std::move(options)), on_change_(on_change), backoff_({}, options_.seed) {}
+      : options_(std::move(options)), on_change_(on_change), backoff_(options_.backoff) {}
 
   // Reads a stream to its end; `subject_of` gives what a message is about.
   template <typename Message>

@@ -4,11 +4,13 @@
 #include "common/mesh/topology.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
 
@@ -41,6 +43,9 @@ class Controller {
     DaemonHealth* health = nullptr;
     // The fencing number, when the store knows it.
     std::optional<uint64_t> epoch;
+    // With several controllers: OK while this one leads, else the NotLeaderError that all calls are
+    // answered with from then on. Must not block.
+    std::function<absl::Status()> may_answer;
   };
 
   // Listens and serves. InvalidArgument: an address malformed, or not local without `insecure`;

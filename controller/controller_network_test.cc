@@ -339,7 +339,7 @@ TEST_F(ControllerNetworkTest, AWorkerWithTooManyInterfacesOrLongNamesDoesNotJoin
     message.set_worker("w");
     message.set_devices("a.0");
     message.set_execution_address("unix:/nowhere");
-    message.set_protocol(kSessionProtocol);
+    message.set_protocol(kSessionProtocols.newest);
     for (const std::string& interface : interfaces) message.add_data_interfaces(interface);
     session->Write(request);
     EXPECT_THAT(FromGrpcStatus(session->Finish()),

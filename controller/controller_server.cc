@@ -5,6 +5,7 @@
 #include "common/metrics/controller_metrics.h"
 #include "common/metrics/prometheus/exporter.h"
 #include "common/metrics/rpc_metrics.h"
+#include "common/rpc/not_leader.h"
 #include "common/rpc/server.h"
 #include "controller/catalog/catalog.h"
 #include "controller/service/controller_service.h"
@@ -124,9 +125,11 @@ absl::StatusOr<std::unique_ptr<ControllerServer>> ControllerServer::Start(
            .services = {&parts->controller_service, &parts->mesh_service, &parts->manifest_service,
                         &parts->network_service, &parts->reshard_service, &parts->operation_service,
                         &parts->pipeline_service, &parts->worker_service},
+           .may_answer = options.may_answer,
            .metrics = &parts->rpc_metrics,
            .message_bytes_max = RpcServer::kBulkMessageBytesMax}));
   parts->controller_service.SetAddresses(parts->server->addresses());
+  parts->server->SetServing(kLeaderService, true);
   return std::unique_ptr<ControllerServer>(new ControllerServer(std::move(parts)));
 }
 
@@ -141,7 +144,10 @@ std::string ControllerServer::metrics_address() const {
   return parts_->exporter == nullptr ? "" : parts_->exporter->address();
 }
 
-void ControllerServer::SayNotServing() { parts_->server->SetServing("", false); }
+void ControllerServer::SayNotServing() {
+  parts_->server->SetServing("", false);
+  parts_->server->SetServing(kLeaderService, false);
+}
 void ControllerServer::CloseSessions(const absl::Status& why) { parts_->sessions.Close(why); }
 void ControllerServer::Shutdown(absl::Duration grace) { parts_->server->Shutdown(grace); }
 

@@ -1,5 +1,6 @@
 #include "controller/controller.h"
 
+#include "common/base/version.h"
 #include "common/rpc/deadline.h"
 #include "common/rpc/error_details.h"
 #include "common/rpc/status_codec.h"
@@ -20,6 +21,7 @@
 namespace crossmesh {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -178,7 +180,7 @@ v1::WorkerSessionRequest RegistrationOf(const std::string& address, uint64_t inc
   registration.set_devices("a.0");
   registration.set_execution_address(address);
   registration.set_transport("inprocess");
-  registration.set_protocol(kSessionProtocol);
+  registration.set_protocol(kSessionProtocols.newest);
   return request;
 }
 
@@ -204,6 +206,33 @@ TEST_F(ControllerTest, ASecondProcessOfANameIsRefusedUntilTheFirstIsGone) {
   // Once the controller has seen the end.
   WaitUntil(
       [this] { return RawSession(*sessions_).Say(RegistrationOf("unix:/second.sock", 7)).ok(); });
+}
+
+TEST_F(ControllerTest, AWorkerOfANeighbouringReleaseJoinsInTheProtocolOfBoth) {
+  v1::WorkerSessionRequest older = RegistrationOf("unix:/first.sock", 7);  // knows no range
+  older.mutable_register_()->set_protocol(kSessionProtocols.oldest);
+  ASSERT_OK_AND_ASSIGN(const v1::WorkerSessionResponse answer, RawSession(*sessions_).Say(older));
+  EXPECT_EQ(answer.registered().protocol(), kSessionProtocols.oldest);
+  v1::WorkerSessionRequest newer = RegistrationOf("unix:/first.sock", 7);
+  newer.mutable_register_()->set_protocol(kSessionProtocols.newest + 1);
+  newer.mutable_register_()->set_oldest_protocol(kSessionProtocols.newest);
+  ASSERT_OK_AND_ASSIGN(const v1::WorkerSessionResponse next, RawSession(*sessions_).Say(newer));
+  EXPECT_EQ(next.registered().protocol(), kSessionProtocols.newest);
+}
+
+TEST_F(ControllerTest, AWorkerOfADistantReleaseIsRefusedWithBothVersions) {
+  for (const bool newer : {false, true}) {
+    v1::WorkerSessionRequest distant = RegistrationOf("unix:/first.sock", 7);
+    v1::WorkerSessionRequest::Register& registration = *distant.mutable_register_();
+    registration.set_version(newer ? "0.9.0" : "0.0.1");
+    registration.set_protocol(newer ? kSessionProtocols.newest + 2 : kSessionProtocols.oldest - 1);
+    if (newer) registration.set_oldest_protocol(kSessionProtocols.newest + 1);
+    EXPECT_THAT(RawSession(*sessions_).Say(distant),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         AllOf(HasSubstr(absl::StrCat("version ", Version())),
+                               HasSubstr(registration.version()))));
+  }
+  EXPECT_THAT(ListWorkers(), SizeIs(0));
 }
 
 TEST_F(ControllerTest, AWorkerHearsWhatHasEndedOfWhatItHolds) {

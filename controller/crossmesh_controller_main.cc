@@ -11,8 +11,11 @@
 #include "common/daemon/service_manager.h"
 #include "common/daemon/stop_signals.h"
 #include "common/mesh/topology_file.h"
+#include "common/rpc/not_leader.h"
 #include "controller/controller.h"
 #include "controller/leadership/etcd/etcd_candidate.h"
+#include "controller/standby_server.h"
+#include "controller/store/monitored_store.h"
 #include "controller/store/sqlite/sqlite_store.h"
 #include "controller/store/sqlite/sqlite_upkeep.h"
 #include "controller/store_commands.h"
@@ -138,7 +141,9 @@ absl::Status OpenStore(Flags& flags, StoreFailure& failure) {
   flags.controller.epoch = store->next_epoch();
   flags.controller.store_kind = "sqlite";
   ASSIGN_OR_RETURN(flags.controller.upkeep, StartUpkeep(*store, flags.upkeep));
-  flags.controller.store = std::move(store);
+  flags.controller.store = std::make_shared<MonitoredStore>(
+      std::move(store),
+      [&failure](const absl::Status& why) { failure.Set(WithExitCode(why, kExitStateDamaged)); });
   return absl::OkStatus();
 }
 
@@ -183,6 +188,28 @@ absl::StatusOr<int> Serve(const Flags& flags, const Process& process, const Even
   return signal;
 }
 
+// Of a store: nothing that this process does makes it good.
+bool IsOfNoUse(const absl::Status& status) {
+  return absl::IsDataLoss(status) || absl::IsFailedPrecondition(status);
+}
+
+// Which controller leads, for calls that come before this one has asked etcd. Thread-safe.
+class LeaderNews {
+ public:
+  void Follow(const EtcdCandidate& candidate) {
+    const MutexLock lock(mutex_);
+    candidate_ = &candidate;
+  }
+  std::optional<std::string> leader() const {
+    const MutexLock lock(mutex_);
+    return candidate_ == nullptr ? std::nullopt : candidate_->standing().leader;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  const EtcdCandidate* candidate_ ABSL_GUARDED_BY(mutex_) = nullptr;
+};
+
 // One of several controllers: stands by until it leads, and ends when it does not any more. Started
 // again it stands by again.
 absl::Status ServeForATerm(Flags flags, const Process& process) {
@@ -190,25 +217,43 @@ absl::Status ServeForATerm(Flags flags, const Process& process) {
     return absl::InvalidArgumentError("expected --state-dir or --etcd, found both");
   }
   flags.candidate.store.etcd.insecure = flags.controller.insecure;
+  LeaderNews news;
+  ASSIGN_OR_RETURN(std::unique_ptr<StandbyServer> standby,
+                   StandbyServer::Start({.listen = flags.controller.listen,
+                                         .metrics_listen = flags.controller.metrics_listen,
+                                         .insecure = flags.controller.insecure,
+                                         .health = flags.controller.health,
+                                         .leader = [&news] { return news.leader(); }}));
+  flags.controller.listen = standby->addresses();
   if (flags.candidate.address.empty()) flags.candidate.address = flags.controller.listen.front();
   ASSIGN_OR_RETURN(const std::unique_ptr<EtcdCandidate> candidate,
                    EtcdCandidate::Start(flags.candidate));
   RETURN_IF_ERROR(TellServiceManager("READY=1\nSTATUS=stands by"));
   LogInfo("controller_stands_by", {{"address", flags.candidate.address}});
+  news.Follow(*candidate);
   absl::StatusOr<int> signal =
       WaitUntilStopped(process.signals, process.daemon, &candidate->has_begun());
+  standby.reset();  // its addresses are the leader's now
   const std::optional<uint64_t> epoch = candidate->standing().epoch;
   if (*signal == 0 && epoch.has_value()) {
-    flags.controller.store = candidate->store();
+    flags.controller.store = std::make_shared<MonitoredStore>(
+        candidate->store(),
+        [&candidate = *candidate](const absl::Status& why) { candidate.End(why); });
     flags.controller.store_kind = "etcd";
     flags.controller.epoch = epoch;
+    flags.controller.may_answer = [&candidate = *candidate] {
+      return candidate.leads() ? absl::OkStatus() : NotLeaderError(candidate.standing().leader);
+    };
     signal = Serve(flags, process, candidate->has_ended());
   }
   const absl::Status why = candidate->standing().why;
   candidate->Resign(kResignationMax);
   RETURN_IF_ERROR(signal.status());
   if (*signal != 0) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("this controller leads no more: ", why.message()));
+  const std::string text = absl::StrCat("this controller leads no more: ", why.message());
+  // Started again it would take what it finds for what there was.
+  if (IsOfNoUse(why)) return WithExitCode(absl::DataLossError(text), kExitStateDamaged);
+  return absl::UnavailableError(text);
 }
 
 absl::Status RunController(Flags flags, const DaemonFlags& daemon) {

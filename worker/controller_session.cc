@@ -70,7 +70,8 @@ v1::WorkerSessionRequest::Register ControllerSession::Registration(
   registration.set_transport(std::string(transport.name()));
   registration.set_data_address(transport.address());
   registration.set_version(std::string(Version()));
-  registration.set_protocol(kSessionProtocol);
+  registration.set_protocol(kSessionProtocols.newest);
+  registration.set_oldest_protocol(kSessionProtocols.oldest);
   for (const std::string& interface : options_.data_interfaces) {
     registration.add_data_interfaces(interface);
   }

@@ -77,7 +77,7 @@ void Declare(CLI::App& app, Flags& flags) {
                "For tests on a machine with few GPUs: a --gpu may be a share of one, "
                "e.g. node-a.4=GPU-4bd8...:0; on all workers or none");
   app.add_option("--controller", flags.worker.controllers,
-                 "Address of the controller; repeat it for more than one")
+                 "Address of the controller; of several all, with commas, or repeat it")
       ->required();
   app.add_option("--listen", flags.worker.listen,
                  "Where the controller reaches it: HOST:PORT (port 0: any) or unix:/PATH")

@@ -20,7 +20,7 @@ struct WorkerOptions {
   std::string name;                      // [a-z0-9._-]{1,63}
   std::vector<DeviceId> devices;         // its own, in host memory
   std::vector<GpuName> gpus;             // more of its own; with `devices` at least one
-  std::vector<std::string> controllers;  // addresses, at least one
+  std::vector<std::string> controllers;  // as SessionAgent::Options
   std::string listen = "127.0.0.1:0";    // for Execute; or "unix:/path"
   std::string memory_socket;             // path, for user processes; empty: none
   std::string metrics_listen;            // as MetricsExporter says; empty: none

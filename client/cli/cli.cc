@@ -67,7 +67,8 @@ void Cli::AddControllerFlags(CLI::App& command) {
   }
   command.add_option_function<std::string>(
       kControllerFlag, [this](const std::string& address) { controllers_.push_back(address); },
-      absl::StrCat("Address, e.g. 127.0.0.1:7400 or unix:/run/c.sock (default: that of ",
+      absl::StrCat("Address, e.g. 127.0.0.1:7400 or unix:/run/c.sock, or those of several "
+                   "controllers, with commas (default: that of ",
                    kControllerVariable, ", else the context in use)"));
   command.add_option_function<std::string>(
       kContextFlag, [this](const std::string& name) { contexts_.push_back(name); },

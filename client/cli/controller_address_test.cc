@@ -91,6 +91,7 @@ std::string ArgumentsOf(const std::string& command) {
        "--destination '[-, x]' --source-storage old --destination-storage new"},
       {"reshard", kAnyReshard},
       {"worker drain", "w"},
+      {"worker evict", "w"},
       {"worker forget", "w"}};
   const auto found = arguments.find(command);
   return found == arguments.end() ? "" : found->second;

@@ -20,13 +20,13 @@ absl::StatusOr<Listing> ListingOf(const Cli& cli, Client& client) {
   ASSIGN_OR_RETURN(std::vector<v1::Worker> workers, client.ListWorkers());
   Listing listing(cli, "worker", "workers",
                   {"NAME", "STATE", "DEVICES", "GPUS>", "TASKS>", "MEMORY>", "TRANSPORT", "ADDRESS",
-                   "VERSION"});
+                   "VERSION", "PROBLEM"});
   for (const v1::Worker& worker : workers) {
     listing.Add(worker.name(),
                 {worker.name(), StateName(worker.state()), worker.devices(),
                  absl::StrCat(worker.gpus_size()), absl::StrCat(worker.running_tasks()),
                  Bytes(worker.memory_bytes()), worker.transport(), worker.execution_address(),
-                 worker.version()},
+                 worker.version(), worker.problem()},
                 worker);
   }
   return listing;
@@ -60,6 +60,13 @@ absl::Status Drain(Cli& cli, const std::string& name) {
       absl::StrCat("worker ", name, " gets no new work, and leaves when it is idle\n"));
 }
 
+absl::Status Evict(Cli& cli, const std::string& name) {
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  RETURN_IF_ERROR(client.EvictWorker(name));
+  return cli.Answer({{"evicted", name}},
+                    absl::StrCat("worker ", name, " is lost; its process does not come back\n"));
+}
+
 absl::Status Forget(Cli& cli, const std::string& name) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   RETURN_IF_ERROR(client.ForgetWorker(name));
@@ -69,7 +76,7 @@ absl::Status Forget(Cli& cli, const std::string& name) {
 }  // namespace
 
 void AddWorkerCommands(Cli& cli, CLI::App& app) {
-  CLI::App& group = cli.AddGroup(app, "worker", "Shows, drains and forgets workers");
+  CLI::App& group = cli.AddGroup(app, "worker", "Shows, drains, evicts and forgets workers");
   CLI::App& list = cli.AddCommand(group, "list", "Lists all workers by name",
                                   "  crossmesh worker list --controller 127.0.0.1:7400\n"
                                   "  crossmesh worker list --watch\n");
@@ -92,12 +99,20 @@ void AddWorkerCommands(Cli& cli, CLI::App& app) {
   AddOption(drain, "name", *name, "Name").Required();
   cli.Run(drain, [&cli, name] { return Drain(cli, *name); });
 
+  CLI::App& evict =
+      cli.AddCommand(group, "evict", "Has a worker lost at once, and its process stay out",
+                     "  crossmesh worker evict node-a\n"
+                     "Started again, it may join. What it runs fails.\n");
+  AddOption(evict, "name", *name, "Name").Required();
+  cli.Run(evict, [&cli, name] { return Evict(cli, *name); });
+
   CLI::App& forget = cli.AddCommand(group, "forget", "Takes a lost worker off the list",
                                     "  crossmesh worker forget node-a\n");
   AddOption(forget, "name", *name, "Name").Required();
   cli.Run(forget, [&cli, name] { return Forget(cli, *name); });
 
-  for (CLI::App* command : {&list, &gpus, &drain, &forget}) cli.AddControllerFlags(*command);
+  for (CLI::App* command : {&list, &gpus, &drain, &evict, &forget})
+    cli.AddControllerFlags(*command);
 }
 
 }  // namespace crossmesh

@@ -166,6 +166,7 @@ inline constexpr RpcMethod kControllerMethods[] = {
     {"crossmesh.v1.ReshardService", "ExecuteReshard"},
     {"crossmesh.v1.ReshardService", "PlanReshard"},
     {"crossmesh.v1.WorkerService", "DrainWorker"},
+    {"crossmesh.v1.WorkerService", "EvictWorker"},
     {"crossmesh.v1.WorkerService", "ForgetWorker"},
     {"crossmesh.v1.WorkerService", "ListWorkers"},
     {"crossmesh.v1.WorkerService", "WorkerSession"},

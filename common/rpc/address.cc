@@ -1,11 +1,14 @@
 #include "common/rpc/address.h"
 
+#include "common/base/status_macros.h"
+
 #include <algorithm>
 
 #include <absl/strings/ascii.h>
 #include <absl/strings/match.h>
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_split.h>
 #include <absl/strings/strip.h>
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -82,6 +85,15 @@ absl::StatusOr<RpcAddress> ParseRpcAddress(absl::string_view text) {
     return Malformed(text, "a port that is no number from 0 to 65535");
   }
   return RpcAddress{.host = std::string(host), .port = static_cast<uint16_t>(port)};
+}
+
+absl::StatusOr<std::vector<std::string>> ParseAddressList(absl::string_view text) {
+  std::vector<std::string> addresses;
+  for (const absl::string_view one : absl::StrSplit(text, ',')) {
+    RETURN_IF_ERROR(ParseRpcAddress(one).status());
+    addresses.emplace_back(one);
+  }
+  return addresses;
 }
 
 absl::Status CheckPlaintextAllowed(const RpcAddress& address, bool insecure) {

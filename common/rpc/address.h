@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -28,6 +29,10 @@ struct RpcAddress {
 // InvalidArgument, naming the text and what was expected: another form, a port over 65535, a socket
 // path that is not absolute or longer than the 107 bytes that the system allows.
 absl::StatusOr<RpcAddress> ParseRpcAddress(absl::string_view text);
+
+// Several, separated by commas: each as it is written. InvalidArgument: none, or as
+// ParseRpcAddress.
+absl::StatusOr<std::vector<std::string>> ParseAddressList(absl::string_view text);
 
 // InvalidArgument, naming the address and the flag, unless the address is local or `insecure`.
 absl::Status CheckPlaintextAllowed(const RpcAddress& address, bool insecure);

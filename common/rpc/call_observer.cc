@@ -39,8 +39,10 @@ absl::Status Malformed(absl::string_view path) {
 // Lives as long as its call. gRPC's calls come one after the other.
 class CallObserver final : public grpc::experimental::Interceptor {
  public:
-  CallObserver(RpcMetrics* metrics, const ServerRpcInfo& call)
+  CallObserver(RpcMetrics* metrics, const std::function<absl::Status()>& may_answer,
+               const ServerRpcInfo& call)
       : metrics_(metrics),
+        may_answer_(may_answer),
         path_(call.method()),
         has_one_request_(call.type() == ServerRpcInfo::Type::UNARY ||
                          call.type() == ServerRpcInfo::Type::SERVER_STREAMING),
@@ -68,6 +70,9 @@ class CallObserver final : public grpc::experimental::Interceptor {
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
       // gRPC says that the method is not there, without a message.
       if (malformed_) methods->ModifySendStatus(ToGrpcStatus(Malformed(path_)));
+      if (const absl::Status may = MayAnswer(); !may.ok()) {
+        methods->ModifySendStatus(ToGrpcStatus(may));
+      }
       status_ = FromGrpcStatus(methods->GetSendStatus());
       end_ = clock_.Monotonic();
     }
@@ -75,7 +80,13 @@ class CallObserver final : public grpc::experimental::Interceptor {
   }
 
  private:
+  absl::Status MayAnswer() const {
+    if (!may_answer_ || absl::StartsWith(path_, "/grpc.")) return absl::OkStatus();
+    return may_answer_();
+  }
+
   RpcMetrics* const metrics_;
+  const std::function<absl::Status()>& may_answer_;
   const RealClock clock_;
   const std::string path_;
   // Of a stream of requests a malformed one and its end look alike.
@@ -88,22 +99,24 @@ class CallObserver final : public grpc::experimental::Interceptor {
 
 class CallObserverFactory final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
-  explicit CallObserverFactory(RpcMetrics* metrics) : metrics_(metrics) {}
+  CallObserverFactory(RpcMetrics* metrics, std::function<absl::Status()> may_answer)
+      : metrics_(metrics), may_answer_(std::move(may_answer)) {}
 
   // gRPC takes ownership.
   grpc::experimental::Interceptor* CreateServerInterceptor(ServerRpcInfo* info) override {
-    return new CallObserver(metrics_, *info);
+    return new CallObserver(metrics_, may_answer_, *info);
   }
 
  private:
   RpcMetrics* const metrics_;
+  const std::function<absl::Status()> may_answer_;
 };
 
 }  // namespace
 
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeCallObserver(
-    RpcMetrics* metrics) {
-  return std::make_unique<CallObserverFactory>(metrics);
+    RpcMetrics* metrics, std::function<absl::Status()> may_answer) {
+  return std::make_unique<CallObserverFactory>(metrics, std::move(may_answer));
 }
 
 }  // namespace crossmesh

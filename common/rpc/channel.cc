@@ -6,6 +6,8 @@
 #include "common/rpc/library_hold.h"
 #include "common/rpc/server.h"
 
+#include <chrono>
+
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
@@ -50,6 +52,15 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> BuildRpcChannel(const RpcChannelO
   if (options.session) SetSession(options, arguments);
   return grpc::CreateCustomChannel(address.ToString(), grpc::InsecureChannelCredentials(),
                                    arguments);
+}
+
+bool AwaitConnection(grpc::Channel& channel, absl::Duration timeout) {
+  const auto deadline = std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout);
+  while (true) {
+    const grpc_connectivity_state state = channel.GetState(/*try_to_connect=*/true);
+    if (state == GRPC_CHANNEL_READY || state == GRPC_CHANNEL_TRANSIENT_FAILURE) return true;
+    if (!channel.WaitForStateChange(state, deadline)) return false;
+  }
 }
 
 }  // namespace crossmesh

@@ -26,4 +26,8 @@ struct RpcChannelOptions {
 // malformed, has the port 0, or is not local without `insecure`.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> BuildRpcChannel(const RpcChannelOptions& options);
 
+// Waits until the channel is connected, or cannot be. False: after `timeout` it is not known, as of
+// a process that is stopped, whose socket accepts.
+bool AwaitConnection(grpc::Channel& channel, absl::Duration timeout);
+
 }  // namespace crossmesh

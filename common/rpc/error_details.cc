@@ -69,16 +69,39 @@ ErrorDetails DetailsOfMessage(absl::string_view message) {
   return details;
 }
 
-std::optional<ErrorDetails> DetailsInPayload(const absl::Status& status) {
+std::optional<google::rpc::ErrorInfo> InfoInPayload(const absl::Status& status) {
   const auto payload = status.GetPayload(kTypeUrl);
   google::rpc::ErrorInfo info;
   if (!payload.has_value() || !info.ParseFromString(std::string(*payload))) return std::nullopt;
+  return info;
+}
+
+std::optional<ErrorDetails> DetailsInPayload(const absl::Status& status) {
+  const std::optional<google::rpc::ErrorInfo> info = InfoInPayload(status);
+  if (!info.has_value()) return std::nullopt;
   ErrorDetails details;
   for (const auto& [key, member] : kMembers) {
-    const auto found = info.metadata().find(key);
-    if (found != info.metadata().end()) details.*member = found->second;
+    const auto found = info->metadata().find(key);
+    if (found != info->metadata().end()) details.*member = found->second;
   }
   return details;
+}
+
+// Of the payload, else of the message.
+google::rpc::ErrorInfo InfoOf(const absl::Status& status) {
+  if (std::optional<google::rpc::ErrorInfo> info = InfoInPayload(status)) return *std::move(info);
+  const ErrorDetails details = DetailsOfMessage(status.message());
+  google::rpc::ErrorInfo info;
+  info.set_reason(absl::StatusCodeToString(status.code()));
+  info.set_domain(kDomain);
+  for (const auto& [key, member] : kMembers) {
+    if (!(details.*member).empty()) (*info.mutable_metadata())[key] = details.*member;
+  }
+  return info;
+}
+
+void SetInfo(const google::rpc::ErrorInfo& info, absl::Status& status) {
+  status.SetPayload(kTypeUrl, absl::Cord(absl::string_view(info.SerializeAsString())));
 }
 
 }  // namespace
@@ -88,15 +111,34 @@ ErrorDetails DetailsOf(const absl::Status& status) {
   return told.has_value() ? *told : DetailsOfMessage(status.message());
 }
 
+std::string ErrorReasonOf(const absl::Status& status) {
+  const std::optional<google::rpc::ErrorInfo> info = InfoInPayload(status);
+  return info.has_value() ? info->reason() : "";
+}
+
+void SetErrorReason(absl::Status& status, const std::string& reason) {
+  google::rpc::ErrorInfo info = InfoOf(status);
+  info.set_reason(reason);
+  SetInfo(info, status);
+}
+
+std::optional<std::string> ErrorDetailOf(const absl::Status& status, const std::string& key) {
+  const std::optional<google::rpc::ErrorInfo> info = InfoInPayload(status);
+  if (!info.has_value()) return std::nullopt;
+  const auto found = info->metadata().find(key);
+  if (found == info->metadata().end()) return std::nullopt;
+  return found->second;
+}
+
+void SetErrorDetail(absl::Status& status, const std::string& key, const std::string& value) {
+  google::rpc::ErrorInfo info = InfoOf(status);
+  (*info.mutable_metadata())[key] = value;
+  SetInfo(info, status);
+}
+
 std::string EncodeDetails(const absl::Status& status) {
-  const ErrorDetails details = DetailsOf(status);
-  if (details == ErrorDetails()) return "";
-  google::rpc::ErrorInfo info;
-  info.set_reason(absl::StatusCodeToString(status.code()));
-  info.set_domain(kDomain);
-  for (const auto& [key, member] : kMembers) {
-    if (!(details.*member).empty()) (*info.mutable_metadata())[key] = details.*member;
-  }
+  const google::rpc::ErrorInfo info = InfoOf(status);
+  if (info.metadata().empty()) return "";
   google::rpc::Status all;
   // Clients refuse details whose code and message are others than the call's.
   all.set_code(static_cast<int>(status.code()));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include <absl/status/status.h>
@@ -20,6 +21,13 @@ struct ErrorDetails {
 // names of users in double quotes. All empty where it has no such form. Cost: linear in the
 // message.
 ErrorDetails DetailsOf(const absl::Status& status);
+
+// Of the google.rpc.ErrorInfo that an error has with it, which begins as DetailsOf has it: the
+// reason, empty when there is none, and one more fact for programs, by its key.
+std::string ErrorReasonOf(const absl::Status& status);
+void SetErrorReason(absl::Status& status, const std::string& reason);
+std::optional<std::string> ErrorDetailOf(const absl::Status& status, const std::string& key);
+void SetErrorDetail(absl::Status& status, const std::string& key, const std::string& value);
 
 // The details as the bytes of a google.rpc.Status with a google.rpc.ErrorInfo, which gRPC sends as
 // "grpc-status-details-bin"; empty when there are none, or when they would be larger than a trailer

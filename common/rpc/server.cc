@@ -151,9 +151,10 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const Options& optio
   SetKeepalive(options, builder);
   SetThreads(builder);
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> observers;
-  observers.push_back(MakeCallObserver(options.metrics));
+  observers.push_back(MakeCallObserver(options.metrics, options.may_answer));
   builder.experimental().SetInterceptorCreators(std::move(observers));
   for (grpc::Service* service : options.services) builder.RegisterService(service);
+  if (options.other_calls != nullptr) builder.RegisterCallbackGenericService(options.other_calls);
 
   auto parts = std::make_unique<Parts>();
   for (const ListeningAddress& one : listening) {

@@ -3,6 +3,7 @@
 #include "common/base/mutex.h"
 #include "common/metrics/rpc_metrics.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,6 +32,10 @@ class RpcServer {
     // Called by gRPC's threads; they outlive the server. Callback services only: a synchronous one
     // would block them.
     std::vector<grpc::Service*> services;
+    // Serves every call that none of them does; null: Unimplemented.
+    grpc::CallbackGenericService* other_calls = nullptr;
+    // Asked before a call of theirs ends; an error is said instead of what the call would say.
+    std::function<absl::Status()> may_answer;
     // Outlives the server. Null: calls are logged but not counted.
     RpcMetrics* metrics = nullptr;
     // Largest request. gRPC has one limit per server, not per method: a server with bulk methods

@@ -5,6 +5,7 @@
 #include <string>
 
 #include <absl/strings/ascii.h>
+#include <absl/strings/cord.h>
 #include <absl/strings/string_view.h>
 
 namespace crossmesh {
@@ -31,7 +32,9 @@ absl::string_view Cut(absl::string_view text) {
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  const absl::Status cut(status.code(), Cut(status.message()));
+  absl::Status cut(status.code(), Cut(status.message()));
+  status.ForEachPayload(
+      [&cut](absl::string_view url, const absl::Cord& payload) { cut.SetPayload(url, payload); });
   // Both enumerations are the canonical numbers.
   return grpc::Status(static_cast<grpc::StatusCode>(cut.code()), std::string(cut.message()),
                       EncodeDetails(cut));

@@ -3,6 +3,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/version.h"
 #include "common/mesh/mesh.h"
 #include "common/metrics/controller_metrics.h"
 #include "common/rpc/address.h"
@@ -19,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include <absl/strings/escaping.h>
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
@@ -85,13 +87,28 @@ std::vector<std::string> RunningOf(const v1::WorkerSessionRequest::Heartbeat& he
   return operations;
 }
 
+std::string ToText(const SessionProtocols& protocols) {
+  if (protocols.oldest == protocols.newest) return absl::StrCat("protocol ", protocols.newest);
+  return absl::StrCat("protocols ", protocols.oldest, " to ", protocols.newest);
+}
+
+// What the session speaks.
+absl::StatusOr<int32_t> ProtocolOf(const v1::WorkerSessionRequest::Register& message) {
+  const int32_t newest = message.protocol();
+  const int32_t oldest = message.oldest_protocol() == 0 ? newest : message.oldest_protocol();
+  const SessionProtocols theirs{.oldest = oldest, .newest = newest};
+  if (const std::optional<int32_t> common = CommonProtocol(kSessionProtocols, theirs)) {
+    return *common;
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("worker ", message.worker(), ": expected ", ToText(kSessionProtocols),
+                   ", as a controller of version ", Version(), " speaks, found ", ToText(theirs),
+                   " of version ", absl::CHexEscape(message.version()),
+                   "; versions may differ by one minor: upgrade the older one"));
+}
+
 absl::StatusOr<WorkerRecord> RecordOf(const v1::WorkerSessionRequest::Register& message) {
   RETURN_IF_ERROR(CheckObjectName("worker", message.worker()));
-  if (message.protocol() != kSessionProtocol) {
-    return absl::FailedPreconditionError(absl::StrCat("worker ", message.worker(),
-                                                      ": expected protocol ", kSessionProtocol,
-                                                      ", found ", message.protocol()));
-  }
   absl::StatusOr<std::vector<DeviceId>> devices = ParseDevices(message.devices());
   if (!devices.ok()) return Refuse(message.worker(), "devices", devices.status().message());
   absl::StatusOr<std::vector<GpuRecord>> gpus = GpusOf(message);
@@ -183,6 +200,7 @@ class SessionTable::Session final : public Stream,
 
   absl::Status Register(const v1::WorkerSessionRequest::Register& message) {
     ASSIGN_OR_RETURN(WorkerRecord record, RecordOf(message));
+    ASSIGN_OR_RETURN(const int32_t protocol, ProtocolOf(message));
     const std::string& devices = message.devices();
     // The registry first: it may refuse, and then the session before goes on.
     ASSIGN_OR_RETURN(const uint64_t session, options().registry.Register(std::move(record)));
@@ -194,6 +212,7 @@ class SessionTable::Session final : public Stream,
     LogInfo("worker_registered", {{"worker_id", worker_}, {"devices", devices}});
     v1::WorkerSessionResponse response;
     response.mutable_registered()->set_epoch(options().epoch);
+    response.mutable_registered()->set_protocol(protocol);
     *response.mutable_registered()->mutable_heartbeat_interval() =
         ToProto(WorkerRegistry::kHeartbeatInterval);
     Send(std::move(response));
@@ -322,17 +341,24 @@ void SessionTable::Leave(const std::string& worker, const Session& session) {
 
 void SessionTable::CountSessions(int64_t sessions) { options_.metrics.SetWorkerSessions(sessions); }
 
+std::shared_ptr<SessionTable::Session> SessionTable::Find(const std::string& worker) {
+  const MutexLock lock(mutex_);
+  const auto found = sessions_.find(worker);
+  return found == sessions_.end() ? nullptr : found->second;
+}
+
 void SessionTable::TellToDrain(const std::string& worker) {
-  std::shared_ptr<Session> session;
-  {
-    const MutexLock lock(mutex_);
-    const auto found = sessions_.find(worker);
-    if (found == sessions_.end()) return;
-    session = found->second;
-  }
+  const std::shared_ptr<Session> session = Find(worker);
+  if (session == nullptr) return;
   v1::WorkerSessionResponse response;
   response.mutable_drain();
   session->Send(std::move(response));
+}
+
+void SessionTable::Evict(const std::string& worker) {
+  const std::shared_ptr<Session> session = Find(worker);
+  if (session == nullptr) return;
+  session->End(absl::AbortedError(absl::StrCat("worker ", worker, ": it was evicted")));
 }
 
 void SessionTable::Close(const absl::Status& why) {

@@ -51,6 +51,8 @@ class SessionTable {
   Stream::Reactor* Open();
   // Tells the worker to finish what it runs and leave.
   void TellToDrain(const std::string& worker);
+  // Ends the worker's session, if it has one.
+  void Evict(const std::string& worker);
   // Ends all sessions and takes no new ones.
   void Close(const absl::Status& why);
 
@@ -60,6 +62,7 @@ class SessionTable {
   // False when the table is closed. The worker's session before, if any, ends: it is superseded.
   bool Enter(const std::string& worker, std::shared_ptr<Session> session);
   void Leave(const std::string& worker, const Session& session);
+  std::shared_ptr<Session> Find(const std::string& worker);  // null: it has none
   void CountSessions(int64_t sessions);
 
   const Options options_;

@@ -44,6 +44,7 @@ v1::Worker MessageOf(const WorkerRecord& record) {
   }
   for (const v1::InterfaceTraffic& traffic : record.traffic) *out.add_traffic() = traffic;
   out.set_m2n(record.m2n);
+  out.set_problem(record.problem);
   if (record.described_host.has_value()) *out.mutable_described_host() = *record.described_host;
   return out;
 }
@@ -75,6 +76,16 @@ grpc::ServerUnaryReactor* WorkerService::DrainWorker(grpc::CallbackServerContext
   return Serve(context, *request, [&]() -> absl::Status {
     RETURN_IF_ERROR(registry_.Drain(request->name()));
     sessions_.TellToDrain(request->name());
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* WorkerService::EvictWorker(grpc::CallbackServerContext* context,
+                                                     const v1::EvictWorkerRequest* request,
+                                                     v1::EvictWorkerResponse* /*response*/) {
+  return Serve(context, *request, [&]() -> absl::Status {
+    RETURN_IF_ERROR(registry_.Evict(request->name()));
+    sessions_.Evict(request->name());
     return absl::OkStatus();
   });
 }

@@ -214,7 +214,7 @@ v1::WorkerSessionRequest::Register FakeWorker::Registration() const {
   message.set_devices(options_.devices);
   message.set_execution_address(address_);
   message.set_transport("inprocess");
-  message.set_protocol(kSessionProtocol);
+  message.set_protocol(kSessionProtocols.newest);
   message.add_data_interfaces("eth0");
   if (const std::optional<RankName> process = communicators_.process()) {
     v1::Gpu& gpu = *message.add_gpus();

@@ -83,7 +83,7 @@ class Fleet {
       own.registration.set_incarnation(1);
       own.registration.set_devices(absl::StrCat("h-", i, ".0"));
       own.registration.set_execution_address("unix:/nobody");
-      own.registration.set_protocol(kSessionProtocol);
+      own.registration.set_protocol(kSessionProtocols.newest);
       auto agent = SessionAgent::Create(*loop_, std::move(own), *hosts_.back(), metrics_);
       CHECK_OK(agent);
       agents_.push_back(*std::move(agent));

@@ -19,6 +19,7 @@
 #include <absl/strings/match.h>
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 #include <absl/strings/str_split.h>
 #include <absl/strings/strip.h>
 #include <arpa/inet.h>
@@ -90,7 +91,9 @@ absl::StatusOr<std::string> HttpGet(const std::string& address, const std::strin
 
 absl::StatusOr<std::unique_ptr<LiveCluster>> LiveCluster::Start(Options options) {
   std::unique_ptr<LiveCluster> cluster(new LiveCluster(std::move(options)));
-  RETURN_IF_ERROR(cluster->StartController());
+  for (const std::string& controller : cluster->options_.controllers) {
+    RETURN_IF_ERROR(cluster->StartController(controller));
+  }
   ASSIGN_OR_RETURN(Client client, Client::Connect(cluster->controller_address(), {}));
   cluster->client_ = std::make_unique<Client>(std::move(client));
   for (const std::string& worker : cluster->workers()) {
@@ -109,8 +112,18 @@ LiveCluster::~LiveCluster() {
   }
 }
 
-absl::Status LiveCluster::StartDaemon(const std::string& program, const std::string& name,
-                                      std::vector<std::string> arguments) {
+std::string LiveCluster::AddressOf(const std::string& controller) const {
+  return absl::StrCat("unix:", PathOf(controller + ".sock"));
+}
+
+std::string LiveCluster::controller_address() const {
+  std::vector<std::string> addresses;
+  for (const std::string& name : options_.controllers) addresses.push_back(AddressOf(name));
+  return absl::StrJoin(addresses, ",");
+}
+
+absl::Status LiveCluster::LaunchDaemon(const std::string& program, const std::string& name,
+                                       std::vector<std::string> arguments) {
   std::error_code error;
   fs::remove(PathOf(name + ".ready"), error);
   arguments.insert(arguments.end(),
@@ -119,7 +132,14 @@ absl::Status LiveCluster::StartDaemon(const std::string& program, const std::str
                                                               .arguments = std::move(arguments),
                                                               .log_path = PathOf(name + ".log")}));
   daemons_.erase(name);
-  ChildProcess& daemon = daemons_.emplace(name, std::move(process)).first->second;
+  daemons_.emplace(name, std::move(process));
+  return absl::OkStatus();
+}
+
+absl::Status LiveCluster::StartDaemon(const std::string& program, const std::string& name,
+                                      std::vector<std::string> arguments) {
+  RETURN_IF_ERROR(LaunchDaemon(program, name, std::move(arguments)));
+  ChildProcess& daemon = daemons_.at(name);
   std::optional<std::string> exit;
   const bool ready = WaitUntil(kJoinMax, [&] {
     exit = daemon.ExitText();
@@ -130,10 +150,12 @@ absl::Status LiveCluster::StartDaemon(const std::string& program, const std::str
                                              "; its log ends:\n", EndOfLog(name)));
 }
 
-absl::Status LiveCluster::StartController() {
-  std::vector<std::string> flags = {"--listen", controller_address()};
+absl::Status LiveCluster::StartController(const std::string& name) {
+  std::vector<std::string> flags = {"--listen", AddressOf(name)};
   flags.insert(flags.end(), options_.controller_flags.begin(), options_.controller_flags.end());
-  return StartDaemon("crossmesh-controller", kController, std::move(flags));
+  const bool stands_by = options_.controllers.size() > 1 && !daemons_.empty();
+  return stands_by ? LaunchDaemon("crossmesh-controller", name, std::move(flags))
+                   : StartDaemon("crossmesh-controller", name, std::move(flags));
 }
 
 absl::Status LiveCluster::StartWorker(const std::string& name) {

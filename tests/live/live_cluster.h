@@ -41,6 +41,8 @@ class LiveCluster {
     std::vector<std::string> worker_flags;
     std::map<std::string, std::vector<std::string>> flags_of_worker = {};  // beside those, by name
     std::vector<std::string> controller_flags;
+    // With flags that name an etcd, more than one: the first leads at first.
+    std::vector<std::string> controllers = {kController};
   };
 
   // Returns when all workers have joined.
@@ -52,11 +54,12 @@ class LiveCluster {
   Client& client() { return *client_; }
   const std::vector<std::string>& workers() const { return options_.workers; }
   const std::string& folder() const { return folder_.path(); }
-  std::string controller_address() const { return "unix:" + PathOf("controller.sock"); }
+  // Those of all controllers, with commas.
+  std::string controller_address() const;
   std::string PathOf(const std::string& file) const { return folder_.PathOf(file); }
 
-  // Of a worker, or of kController.
-  absl::Status StartController();
+  // Of a worker, or of a controller. One that stands by is started when its process is.
+  absl::Status StartController(const std::string& name = kController);
   absl::Status StartWorker(const std::string& name);
   void Signal(const std::string& name, int signal);
   // Ends it by SIGKILL and waits for that.
@@ -75,6 +78,9 @@ class LiveCluster {
 
  private:
   explicit LiveCluster(Options options) : options_(std::move(options)) {}
+  std::string AddressOf(const std::string& controller) const;
+  absl::Status LaunchDaemon(const std::string& program, const std::string& name,
+                            std::vector<std::string> arguments);
   absl::Status StartDaemon(const std::string& program, const std::string& name,
                            std::vector<std::string> arguments);
   std::string EndOfLog(const std::string& name) const;

@@ -2,8 +2,10 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/address.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/client_stream.h"
+#include "common/rpc/not_leader.h"
 #include "common/wire/time_codec.h"
 #include "crossmesh/v1/worker_service.grpc.pb.h"
 
@@ -24,7 +26,7 @@ constexpr absl::Duration kReconnectPauseMax = absl::Seconds(3);
 // gRPC tells these cases apart in its texts only.
 ReconnectReason ReasonOf(const absl::Status& status) {
   const absl::string_view text = status.message();
-  if (absl::IsFailedPrecondition(status)) return ReconnectReason::kNotLeader;
+  if (LeaderNamedBy(status).has_value()) return ReconnectReason::kNotLeader;
   if (absl::StrContains(text, "GOAWAY") || absl::StrContains(text, "max_age")) {
     return ReconnectReason::kGoaway;
   }
@@ -70,16 +72,16 @@ absl::StatusOr<std::unique_ptr<SessionAgent>> SessionAgent::Create(EventLoop& lo
   if (options.controllers.empty()) {
     return absl::InvalidArgumentError("session: expected the address of a controller, found none");
   }
-  std::vector<std::shared_ptr<grpc::Channel>> channels;
-  for (const std::string& address : options.controllers) {
-    ASSIGN_OR_RETURN(channels.emplace_back(),
-                     BuildRpcChannel({.address = address,
-                                      .insecure = options.insecure,
-                                      .reconnect_pause_max = kReconnectPauseMax,
-                                      .session = true}));
+  std::vector<std::string> addresses;
+  for (const std::string& text : options.controllers) {
+    ASSIGN_OR_RETURN(const std::vector<std::string> some, ParseAddressList(text));
+    addresses.insert(addresses.end(), some.begin(), some.end());
   }
+  options.controllers = std::move(addresses);
   std::unique_ptr<SessionAgent> agent(new SessionAgent(loop, std::move(options), host, metrics));
-  agent->channels_ = std::move(channels);
+  for (const std::string& address : agent->options_.controllers) {
+    RETURN_IF_ERROR(agent->ChannelTo(address).status());
+  }
   return agent;
 }
 
@@ -89,19 +91,42 @@ SessionAgent::SessionAgent(EventLoop& loop, Options options, SessionHost& host,
       options_(std::move(options)),
       host_(host),
       metrics_(metrics),
-      backoff_({.max = kReconnectPauseMax}, options_.backoff_seed) {}
+      backoff_({.max = kReconnectPauseMax}, options_.backoff_seed),
+      route_(options_.controllers) {}
 
 SessionAgent::~SessionAgent() = default;
 
 void SessionAgent::Start() { Connect(); }
 
+absl::StatusOr<std::shared_ptr<grpc::Channel>> SessionAgent::ChannelTo(const std::string& address) {
+  std::shared_ptr<grpc::Channel>& channel = channels_[address];
+  if (channel == nullptr) {
+    ASSIGN_OR_RETURN(channel, BuildRpcChannel({.address = address,
+                                               .insecure = options_.insecure,
+                                               .reconnect_pause_max = kReconnectPauseMax,
+                                               .session = true}));
+  }
+  return channel;
+}
+
 void SessionAgent::Connect() {
-  const size_t channel = next_channel_++ % channels_.size();
-  session_ = std::make_shared<Session>(*this, ++session_number_, channels_[channel]);
+  controller_ = route_.current();
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = ChannelTo(controller_);
+  if (!channel.ok()) {
+    // One that another controller has named, and that may not be spoken to.
+    LogWarning("leader_refused",
+               {{"address", controller_}, {"reason", channel.status().message()}});
+    route_.Ended(controller_, absl::UnavailableError(channel.status().message()));
+    timer_ = loop_.RunAfter(backoff_.Next(), [this] { Connect(); });
+    return;
+  }
+  session_ = std::make_shared<Session>(*this, ++session_number_, *channel);
   Session::Open(session_);
   v1::WorkerSessionRequest request;
   *request.mutable_register_() = options_.registration;
   host_.Refresh(*request.mutable_register_());
+  if (speaks_oldest_)
+    request.mutable_register_()->set_protocol(options_.registration.oldest_protocol());
   session_->Send(std::move(request));
   // Unless OnRegistered cancels it.
   timer_ = loop_.RunAfter(options_.register_timeout, [session = session_] { session->Cancel(); });
@@ -165,12 +190,14 @@ void SessionAgent::OnEnd(uint64_t session, const absl::Status& status) {
   if (session != session_number_ || session_ == nullptr) return;
   loop_.Cancel(timer_);
   session_ = nullptr;
+  route_.Ended(controller_, status.ok() ? absl::UnavailableError("the session has ended") : status);
   const bool was_registered = registered_;
   SetRegistered(false);
   if (leaving_) {
     if (left_) std::exchange(left_, nullptr)();
     return;
   }
+  if (!was_registered && absl::IsFailedPrecondition(status)) speaks_oldest_ = !speaks_oldest_;
   const absl::Duration pause = backoff_.Next();
   if (!was_registered && GivesUp(status, pause)) {
     LogError("worker_refused",

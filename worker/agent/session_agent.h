@@ -3,10 +3,11 @@
 #include "common/base/backoff.h"
 #include "common/event_loop/event_loop.h"
 #include "common/metrics/worker_metrics.h"
+#include "common/rpc/controller_route.h"
 #include "crossmesh/v1/worker_service.pb.h"
 
-#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,13 +38,14 @@ class SessionHost {
 };
 
 // Keeps this worker's session with a controller: registers, sends heartbeats at the interval that
-// the controller says, and comes again when the session breaks, to the next controller of the list,
-// after a pause with full jitter. While its name or a device belongs to another process it comes
-// again as long as that one may be gone without its controller's knowing. Confined to its loop.
+// the controller says, and comes again when the session breaks, to the controller that leads or to
+// the next one of the list, after a pause with full jitter. While its name or a device belongs to
+// another process it comes again as long as that one may be gone without its controller's knowing.
+// Confined to its loop.
 class SessionAgent {
  public:
   struct Options {
-    std::vector<std::string> controllers;  // addresses, at least one
+    std::vector<std::string> controllers;  // each as ParseAddressList, at least one
     bool insecure = false;
     v1::WorkerSessionRequest::Register registration;
     // A controller that has not answered a registration by then is left.
@@ -77,6 +79,7 @@ class SessionAgent {
 
   SessionAgent(EventLoop& loop, Options options, SessionHost& host, WorkerMetrics& metrics);
 
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> ChannelTo(const std::string& address);
   void Connect();
   // Of the session with this number; what an older one says is ignored.
   void OnResponse(uint64_t session, const v1::WorkerSessionResponse& response);
@@ -92,10 +95,14 @@ class SessionAgent {
   const Options options_;
   SessionHost& host_;
   WorkerMetrics& metrics_;
-  std::vector<std::shared_ptr<grpc::Channel>> channels_;  // one to each controller
+  std::map<std::string, std::shared_ptr<grpc::Channel>> channels_;  // to controllers, by address
 
   Backoff backoff_;
-  size_t next_channel_ = 0;
+  ControllerRoute route_;
+  // Says only the oldest protocol: a controller that does not know that there may be several has
+  // refused the newest.
+  bool speaks_oldest_ = false;
+  std::string controller_;  // of the session, or of the one before
   uint64_t session_number_ = 0;
   std::shared_ptr<Session> session_;  // null between sessions
   bool registered_ = false;

@@ -5,6 +5,7 @@
 #include "common/metrics/metric_names.h"
 #include "common/metrics/testing/metric_value.h"
 #include "common/metrics/worker_metrics.h"
+#include "common/rpc/not_leader.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 #include "worker/agent/testing/fake_controller.h"
@@ -115,6 +116,8 @@ class SessionAgentTest : public ::testing::Test {
                                   .backoff_seed = 1};
     options.registration.set_worker("w1");
     options.registration.set_incarnation(99);
+    options.registration.set_protocol(8);
+    options.registration.set_oldest_protocol(7);
     auto agent = SessionAgent::Create(*loop_, std::move(options), host_, metrics_);
     ASSERT_OK(agent);
     agent_ = *std::move(agent);
@@ -184,12 +187,42 @@ TEST_F(SessionAgentTest, ComesAgainWhenItsSessionEnds) {
 }
 
 TEST_F(SessionAgentTest, GoesToTheNextControllerWhenOneDoesNotLead) {
-  const auto follower = StartController(1);
+  const auto standby = StartController(1);
   const auto leader = StartController(2);
-  follower->Refuse(absl::FailedPreconditionError("not the leader"));
-  StartAgent({follower->address(), leader->address()});
+  standby->Refuse(NotLeaderError(std::nullopt));
+  StartAgent({standby->address() + "," + leader->address()});
   EXPECT_TRUE(leader->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 1; }));
-  EXPECT_GE(follower->seen("w1").registrations, 1);
+  EXPECT_GE(standby->seen("w1").registrations, 1);
+}
+
+TEST_F(SessionAgentTest, GoesToTheLeaderThatAControllerNames) {
+  const auto standby = StartController(1);
+  const auto leader = StartController(2);
+  standby->Refuse(NotLeaderError(leader->address()));
+  StartAgent({standby->address()});
+  EXPECT_TRUE(leader->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 1; }));
+}
+
+TEST_F(SessionAgentTest, ComesBackFromALeaderThatMayNotBeSpokenTo) {
+  const auto standby = StartController(1);
+  standby->Refuse(NotLeaderError("198.51.100.1:7400"));
+  StartAgent({standby->address()});
+  ASSERT_TRUE(standby->WaitUntil("w1", [](const Seen& s) { return s.registrations >= 2; }));
+  standby->Refuse(absl::OkStatus());
+  EXPECT_TRUE(standby->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 1; }));
+}
+
+TEST_F(SessionAgentTest, FollowsTheLeaderWhenItChanges) {
+  const auto first = StartController(1);
+  const auto second = StartController(2);
+  second->Refuse(NotLeaderError(first->address()));
+  StartAgent({first->address(), second->address()});
+  ASSERT_TRUE(first->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 1; }));
+  second->Refuse(absl::OkStatus());
+  first->Refuse(NotLeaderError(second->address()));
+  first->EndSession("w1", NotLeaderError(second->address()));
+  EXPECT_TRUE(second->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 1; }));
+  EXPECT_EQ(ValueOf(metrics_.metrics(), metric::kSessionReconnects, "not_leader"), 1);
 }
 
 TEST_F(SessionAgentTest, WaitsForAControllerThatIsNotThereYet) {
@@ -235,6 +268,16 @@ TEST_F(SessionAgentTest, GetsInWhenTheNameIsFreeInTime) {
   StartAgent({controller->address()});
   // Longer than another process's name would be waited for.
   ASSERT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.registrations >= 3; }));
+  controller->Refuse(absl::OkStatus());
+  EXPECT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 1; }));
+}
+
+TEST_F(SessionAgentTest, AnOlderControllerIsSpokenToInItsOwnProtocol) {
+  const auto controller = StartController(1);
+  controller->Refuse(absl::FailedPreconditionError("worker w1: expected protocol 7, found 8"));
+  StartAgent({controller->address()});
+  ASSERT_TRUE(controller->WaitUntil(
+      "w1", [](const Seen& s) { return s.registrations >= 2 && s.registration.protocol() == 7; }));
   controller->Refuse(absl::OkStatus());
   EXPECT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 1; }));
 }

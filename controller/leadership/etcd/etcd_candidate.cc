@@ -87,6 +87,7 @@ EtcdCandidate::~EtcdCandidate() {
 
 const EventFd& EtcdCandidate::has_begun() const { return news_->has_begun(); }
 const EventFd& EtcdCandidate::has_ended() const { return news_->has_ended(); }
+void EtcdCandidate::End(const absl::Status& why) { news_->DoesNotLead(std::nullopt, why); }
 EtcdCandidate::Standing EtcdCandidate::standing() const { return news_->standing(); }
 
 }  // namespace crossmesh

@@ -48,6 +48,8 @@ class EtcdCandidate {
 
   // Writes in the term only.
   const std::shared_ptr<EtcdStore>& store() const { return store_; }
+  // Has it end for this reason, e.g. since the store is of no use any more.
+  void End(const absl::Status& why);
   // As LeaderElection::leads.
   bool leads() const { return election_->leads(); }
   // As LeaderElection::Resign.

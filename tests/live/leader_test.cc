@@ -1,0 +1,147 @@
+// Clients, workers and the command line find the controller that leads by themselves.
+
+#include "client/client.h"
+#include "common/base/clock.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/health_check.h"
+#include "common/rpc/not_leader.h"
+#include "common/testing/child_process.h"
+#include "common/testing/paths.h"
+#include "common/testing/patience.h"
+#include "common/testing/status_matchers.h"
+#include "controller/store/etcd/testing/etcd_process.h"
+#include "tests/live/live_cluster.h"
+#include "tests/live/reshard_case.h"
+
+#include <csignal>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
+#include <absl/time/time.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kFollow = absl::Seconds(30);
+constexpr absl::Duration kArrivalMax = absl::Seconds(30);
+// A lease of 5 s, and what a client and a loaded machine need beside it.
+constexpr absl::Duration kAnswerMax = absl::Seconds(10);
+
+class StandbyTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK_AND_ASSIGN(cluster_,
+                         LiveCluster::Start({.workers = {"node-0", "node-1", "node-2"},
+                                             .controller_flags = {"--etcd", etcd_.endpoint()},
+                                             .controllers = {"first", "second"}}));
+  }
+  std::string AddressOf(const std::string& controller) const {
+    return absl::StrCat("unix:", cluster_->PathOf(controller + ".sock"));
+  }
+  // That of one controller, and of no other.
+  static absl::StatusOr<bool> Leads(const std::string& address) {
+    absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = BuildRpcChannel({.address = address});
+    if (!channel.ok()) return channel.status();
+    return IsServing(*channel, kLeaderService, absl::Seconds(5));
+  }
+  std::string ListWorkersByCommand() const {
+    const std::string log = cluster_->PathOf("list.log");
+    absl::StatusOr<ChildProcess> command = ChildProcess::Start(
+        {.program = ProgramPath("crossmesh"),
+         .arguments = {"worker", "list", "--controller", cluster_->controller_address()},
+         .log_path = log});
+    EXPECT_OK(command.status());
+    std::optional<std::string> exit;
+    for (const Patience patience; !exit.has_value(); patience.Check()) exit = command->ExitText();
+    return absl::StrCat(*exit, "\n", ReadTextFile(log));
+  }
+
+  const RealClock clock_;
+  EtcdProcess etcd_;
+  std::unique_ptr<LiveCluster> cluster_;
+};
+
+// By the signal that the leader gets.
+class LeaderTest : public StandbyTest, public testing::WithParamInterface<int> {};
+
+TEST_P(LeaderTest, AnOperationAndItsClientGoOnWithTheNextOne) {
+  ASSERT_OK_AND_ASSIGN(
+      const auto reshard,
+      ReshardCase::Create({.manifest = TensorsOf(128 << 20), .binding = v1::BINDING_MODE_IN_PLACE},
+                          *cluster_));
+  v1::ExecuteReshardRequest request;
+  *request.mutable_spec() = reshard->spec();
+  request.mutable_spec()->set_nic_share(0.001);
+  request.set_request_id(NewRequestId());
+  ASSERT_OK_AND_ASSIGN(Client client,
+                       Client::Connect(cluster_->controller_address(), {.follow_for = kFollow}));
+  ASSERT_OK_AND_ASSIGN(const v1::Operation begun, client.Start(request));
+  ASSERT_TRUE(WaitUntil(kArrivalMax, [&] { return reshard->HasArrived("node-1"); }));
+
+  cluster_->Signal("first", GetParam());
+  const absl::Duration start = clock_.Monotonic();
+  EXPECT_OK(client.ListMeshes().status());
+  const absl::Duration took = clock_.Monotonic() - start;
+  std::cout << "answers " << took << " after signal " << GetParam() << "\n";
+  EXPECT_LT(took, kAnswerMax);
+
+  ASSERT_OK_AND_ASSIGN(const v1::Operation again, client.Start(request));
+  EXPECT_EQ(again.id(), begun.id());
+  ASSERT_OK_AND_ASSIGN(const v1::Operation ended,
+                       client.Watch(begun.id(), [](const v1::Operation&) {}));
+  EXPECT_OK(OutcomeOf(ended));
+  EXPECT_OK(reshard->CheckAll(1));
+  EXPECT_OK(cluster_->WaitForAllWorkers());
+  // New ones find their way too.
+  EXPECT_THAT(ListWorkersByCommand(), HasSubstr("exit status 0"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, LeaderTest, testing::Values(SIGKILL, SIGSTOP),
+                         [](const auto& info) { return info.param == SIGKILL ? "Kill" : "Stop"; });
+
+TEST_F(StandbyTest, OneThatStandsBySaysSoAndNamesTheLeader) {
+  const std::string standby = AddressOf("second");
+  for (const Patience patience; !Leads(standby).ok();) patience.Check();
+  EXPECT_THAT(Leads(standby), IsOkAndHolds(false));
+  EXPECT_THAT(Leads(AddressOf("first")), IsOkAndHolds(true));
+  // The client is led on, and so is one that knows no other address.
+  ASSERT_OK_AND_ASSIGN(Client client, Client::Connect(standby, {}));
+  v1::Mesh mesh;
+  mesh.set_name("a");
+  mesh.set_axes("data=1");
+  mesh.set_devices("node-0.0");
+  EXPECT_OK(client.CreateMesh(mesh).status());
+  EXPECT_OK(client.ListMeshes().status());
+}
+
+TEST_F(StandbyTest, AFormerLeaderThatGoesOnAnswersNothingOfItsOwn) {
+  ASSERT_OK_AND_ASSIGN(Client other, Client::Connect(AddressOf("second"), {}));
+  cluster_->Signal("first", SIGSTOP);
+  ASSERT_TRUE(WaitUntil(kArrivalMax, [&] {
+    const absl::StatusOr<bool> leads = Leads(AddressOf("second"));
+    return leads.ok() && *leads;
+  }));
+  v1::Mesh mesh;
+  mesh.set_name("later");
+  mesh.set_axes("data=1");
+  mesh.set_devices("node-0.0");
+  ASSERT_OK(other.CreateMesh(mesh).status());
+  // What comes to the former one first of all is asked before it can know: it must not be answered
+  // from what it knew.
+  ASSERT_OK_AND_ASSIGN(Client client, Client::Connect(AddressOf("first"), {}));
+  cluster_->Signal("first", SIGCONT);
+  const absl::StatusOr<v1::GetMeshResponse> found = client.GetMesh("later");
+  EXPECT_TRUE(found.ok() || absl::IsUnavailable(found.status())) << found.status();
+}
+
+}  // namespace
+}  // namespace crossmesh
