@@ -26,6 +26,11 @@ struct Texts {
   const char* destination_layout;
 };
 
+// "[x, -]" is cut by rows, "[-, x]" by columns; axes have two devices.
+SampleReshard::Cut CutOf(const char* layout) {
+  return {.rows = layout[1] == '-' ? 1 : 2, .columns = layout[4] == '-' ? 1 : 2};
+}
+
 SampleReshard MakeSample(int number, const Texts& texts) {
   const Mesh source = *ParseMesh(texts.source_mesh);
   const Mesh destination = *ParseMesh(texts.destination_mesh);
@@ -42,8 +47,8 @@ SampleReshard MakeSample(int number, const Texts& texts) {
                        .destination_storage = absl::StrCat("destination-", number)};
   sample.sources.assign(source.devices().begin(), source.devices().end());
   sample.destinations.assign(destination.devices().begin(), destination.devices().end());
-  sample.source_parts = texts.source_layout[1] == '-' ? 1 : 2;
-  sample.destination_parts = texts.destination_layout[1] == '-' ? 1 : 2;
+  sample.source_cut = CutOf(texts.source_layout);
+  sample.destination_cut = CutOf(texts.destination_layout);
   return sample;
 }
 
@@ -58,14 +63,20 @@ StorageLayout LayoutOf(const SampleReshard& reshard, Side side, size_t device) {
 // All elements that the device holds: their place in the storage and what they are in a version.
 void ForEachElement(const SampleReshard& reshard, Side side, size_t device,
                     absl::FunctionRef<void(int64_t byte, int32_t element)> visit) {
-  const int64_t parts = side == Side::kSource ? reshard.source_parts : reshard.destination_parts;
-  const int64_t elements = kRows * kColumns / parts;
-  const int64_t first = (static_cast<int64_t>(device) % parts) * elements;
+  const SampleReshard::Cut& cut =
+      side == Side::kSource ? reshard.source_cut : reshard.destination_cut;
+  const int64_t part = static_cast<int64_t>(device) % cut.parts();
+  const int64_t rows = kRows / cut.rows;
+  const int64_t columns = kColumns / cut.columns;
+  const int64_t first_row = part / cut.columns * rows;
+  const int64_t first_column = part % cut.columns * columns;
   const StorageLayout layout = LayoutOf(reshard, side, device);
   for (int64_t tensor = 0; tensor < kTensors; ++tensor) {
-    for (int64_t i = 0; i < elements; ++i) {
+    for (int64_t i = 0; i < rows * columns; ++i) {
+      const int64_t row = first_row + i / columns;
+      const int64_t column = first_column + i % columns;
       visit(layout.offset_of_tensor[tensor] + 4 * i,
-            static_cast<int32_t>(tensor * kRows * kColumns + first + i));
+            static_cast<int32_t>((tensor * kRows + row) * kColumns + column));
     }
   }
 }
@@ -77,7 +88,7 @@ constexpr int32_t kElementsMax = 256;  // of a version
 std::vector<SampleReshard> MakeSampleReshards() {
   return {MakeSample(0, {"copy=2 on a.0,b.0", "[-, -]", "replica=2 on c.0,d.0", "[-, -]"}),
           MakeSample(1, {"x=2 on a.0,b.0", "[x, -]", "replica=2,y=2 on a.1,b.1,c.0,d.0", "[y, -]"}),
-          MakeSample(2, {"x=2 on c.1,d.1", "[x, -]", "replica=2 on a.1,b.1", "[-, -]"})};
+          MakeSample(2, {"x=2 on c.1,d.1", "[-, x]", "replica=2 on a.1,b.1", "[-, -]"})};
 }
 
 int64_t StorageBytesOf(const SampleReshard& reshard, Side side, size_t device) {

@@ -16,18 +16,24 @@ namespace crossmesh {
 
 // A reshard that clients ask for again and again, with another version of the source each time: all
 // of a version's elements tell the version and their place, so that bytes that were mixed or
-// misplaced show. Tensors are cut by rows or not at all. Immutable.
+// misplaced show. Tensors are cut by rows, by columns or not at all. Immutable.
 struct SampleReshard {
+  struct Cut {
+    int64_t rows = 1;  // pieces
+    int64_t columns = 1;
+    int64_t parts() const { return rows * columns; }
+  };
+
   std::shared_ptr<const TensorTable> tensors;
   std::vector<DeviceId> sources;
   std::vector<DeviceId> destinations;
-  int64_t source_parts = 1;  // into which rows are cut
-  int64_t destination_parts = 1;
+  Cut source_cut;
+  Cut destination_cut;
   std::string source_storage;
   std::string destination_storage;
 
   int64_t replica_of(size_t destination) const {
-    return static_cast<int64_t>(destination) / destination_parts;
+    return static_cast<int64_t>(destination) / destination_cut.parts();
   }
 };
 

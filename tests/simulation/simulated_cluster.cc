@@ -240,6 +240,8 @@ void SimulatedCluster::Apply(const SimulatedFault& fault) {
       return Pause(node, fault.length);
     case SimulatedFault::Kind::kPauseInCommit:
       return PauseInCommit(fault.length);
+    case SimulatedFault::Kind::kPauseAtOrder:
+      return PauseAtOrder(fault.length);
     case SimulatedFault::Kind::kCut:
       network_.Clog(fault.other, fault.node);
       later([this, fault] { network_.Unclog(fault.other, fault.node); });
@@ -289,6 +291,15 @@ void SimulatedCluster::PauseInCommit(absl::Duration length) {
       if (controller->leads()) Pause(controller->node(), length);
     }
   });
+}
+
+void SimulatedCluster::PauseAtOrder(absl::Duration length) {
+  for (const auto& worker : workers_) {
+    worker->OnNextCommitOrder([this, length, paused = worker.get()] {
+      for (const auto& other : workers_) other->OnNextCommitOrder(nullptr);
+      Pause(paused->node(), length);
+    });
+  }
 }
 
 void SimulatedCluster::Swizzle(const SimulatedFault& fault) {

@@ -52,6 +52,7 @@ class SimulatedCluster {
   void Apply(const SimulatedFault& fault);
   void Pause(SimulatedNode& node, absl::Duration length);
   void PauseInCommit(absl::Duration length);
+  void PauseAtOrder(absl::Duration length);
   void Swizzle(const SimulatedFault& fault);
   void Heal();
 

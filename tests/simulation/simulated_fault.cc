@@ -12,9 +12,9 @@ namespace {
 using Kind = SimulatedFault::Kind;
 
 constexpr const char* kNames[] = {
-    "kill",       "pause",     "cut one way",   "cut",     "swizzle",         "delay",
-    "loss",       "flips",     "wall jump",     "drift",   "pause in commit", "compact",
-    "power loss", "disk full", "sync failures", "bit flip"};
+    "kill",    "pause",      "cut one way", "cut",           "swizzle",         "delay",
+    "loss",    "flips",      "wall jump",   "drift",         "pause in commit", "pause at order",
+    "compact", "power loss", "disk full",   "sync failures", "bit flip"};
 static_assert(std::size(kNames) == SimulatedFault::kKinds);
 
 bool NeedsDisk(Kind kind) { return kind >= Kind::kPowerLoss; }
@@ -64,8 +64,9 @@ SimulatedFault MakeFault(const FaultPlanOptions& options, SimulatedWorld& dice) 
   if (NeedsDisk(fault.kind)) fault.node = 0;
   const absl::Duration most = dice.Happens(0.2) ? absl::Seconds(30) : absl::Seconds(8);
   fault.length = dice.Between(absl::Milliseconds(50), most);
-  // So long that another one leads.
-  if (fault.kind == Kind::kPauseInCommit) fault.length += absl::Seconds(8);
+  // So long that another one leads, or the worker is given up.
+  const bool is_pause = fault.kind == Kind::kPauseInCommit || fault.kind == Kind::kPauseAtOrder;
+  if (is_pause) fault.length += absl::Seconds(8);
   fault.amount = AmountOf(fault.kind, dice);
   return fault;
 }

@@ -22,13 +22,14 @@ struct SimulatedFault {
     kWallJump,       // of a node's wall clock, `amount` seconds from the right time
     kDrift,          // a node's clocks run `amount` times as fast
     kPauseInCommit,  // of the leader, when etcd has taken its next commit
+    kPauseAtOrder,   // of the worker that is ordered next to commit, before it does
     kCompact,        // etcd forgets all revisions but the newest
     kPowerLoss,      // of a controller with a disk, in the middle of write or sync number `amount`
     kDiskFull,       // of a controller
     kSyncFailures,   // of a controller's disk, `amount` of them
     kBitFlip,        // in the file of a controller that is killed, at `amount` of its bits
   };
-  static constexpr int kKinds = 16;
+  static constexpr int kKinds = 17;
 
   absl::Duration at;
   Kind kind = Kind::kKill;

@@ -34,7 +34,7 @@ class Call final : public SimulatedExecuteClient, public std::enable_shared_from
                   [self = shared_from_this(), request = std::move(request)] {
                     const std::shared_ptr<ExecuteCall> call = self->at_worker_.lock();
                     if (call == nullptr) return;
-                    self->worker_->OnRequest(*self->stream_, *call, request, self->epoch_);
+                    self->worker_->OnRequest(self->stream_, call, request, self->epoch_);
                   });
   }
   void OnResponse(const v1::ExecuteResponse& response) override {

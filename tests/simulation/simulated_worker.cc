@@ -180,14 +180,23 @@ std::shared_ptr<ExecuteCall> SimulatedWorker::Accept(
   return call;
 }
 
-void SimulatedWorker::OnRequest(SimulatedStream& stream, ExecuteCall& call,
+void SimulatedWorker::OnRequest(const std::shared_ptr<SimulatedStream>& stream,
+                                const std::shared_ptr<ExecuteCall>& call,
                                 const v1::ExecuteRequest& request, uint64_t epoch) {
+  const bool is_commit = request.has_resolve() && request.resolve().commit();
+  if (is_commit && on_commit_order_ != nullptr) {
+    const auto on_order = std::move(on_commit_order_);
+    on_order();
+    return ports_.node.Run(ports_.node.life(), [this, stream, call, request, epoch] {
+      OnRequest(stream, call, request, epoch);
+    });
+  }
   if (request.has_start()) ports_.history.OnStart(request.start().operation_id());
   const uint64_t highest = process_->tasks.fence().highest();
-  call.OnRequest(request);
+  call->OnRequest(request);
   const bool is_order = request.has_start() || request.has_adopt() || request.has_resolve();
   // A refusal ends the call.
-  if (is_order && epoch < highest && stream.is_open(1)) ports_.history.OnObeyed(name(), epoch);
+  if (is_order && epoch < highest && stream->is_open(1)) ports_.history.OnObeyed(name(), epoch);
 }
 
 void SimulatedWorker::OnStepped() {

@@ -8,8 +8,10 @@
 #include "worker/wire/caller.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/status/status.h>
@@ -61,8 +63,11 @@ class SimulatedWorker {
                                       const std::shared_ptr<SimulatedExecuteClient>& client);
 
   // A message of a call; `epoch` is of its controller.
-  void OnRequest(SimulatedStream& stream, ExecuteCall& call, const v1::ExecuteRequest& request,
+  void OnRequest(const std::shared_ptr<SimulatedStream>& stream,
+                 const std::shared_ptr<ExecuteCall>& call, const v1::ExecuteRequest& request,
                  uint64_t epoch);
+  // Called, once, before it obeys the next order to commit, which it does after that. Null: not.
+  void OnNextCommitOrder(std::function<void()> on_order) { on_commit_order_ = std::move(on_order); }
 
   // What should not be there when all has ended; empty: nothing.
   std::string Leftovers();
@@ -85,6 +90,7 @@ class SimulatedWorker {
   const Ports ports_;
   const std::string host_;
   std::vector<SimulatedController*> controllers_;
+  std::function<void()> on_commit_order_;
   uint64_t fence_ = 0;  // as the file has it
   size_t next_controller_ = 0;
   std::unique_ptr<Process> process_;
