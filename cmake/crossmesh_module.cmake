@@ -339,6 +339,11 @@ function(crossmesh_proto)
     list(APPEND message_sources ${outputs})
   endforeach()
   _crossmesh_proto_library(proto_messages "${generated}" "${message_sources}" protobuf::libprotobuf)
+  # Of what shares them with others of its process, from a shared library.
+  add_library(crossmesh_linked_messages INTERFACE)
+  target_link_libraries(crossmesh_linked_messages INTERFACE
+    $<IF:$<BOOL:$<TARGET_PROPERTY:CROSSMESH_SHARES_MESSAGES>>,crossmesh_python_messages,crossmesh_proto_messages>)
+  add_library(crossmesh::proto_messages ALIAS crossmesh_linked_messages)
 
   set_property(GLOBAL APPEND PROPERTY CROSSMESH_OPAQUE crossmesh::proto)
   if(CROSSMESH_ONLY_PURE OR NOT arg_SERVICES)
@@ -351,6 +356,7 @@ function(crossmesh_proto)
     list(APPEND service_sources ${outputs})
   endforeach()
   _crossmesh_proto_library(proto "${generated}" "${service_sources}" "crossmesh::proto_messages;gRPC::grpc++")
+  add_library(crossmesh::proto ALIAS crossmesh_proto)
   # What scripts/tidy needs, which compiles nothing.
   add_custom_target(generated_sources DEPENDS ${message_sources} ${service_sources})
 endfunction()
@@ -371,7 +377,6 @@ endfunction()
 
 function(_crossmesh_proto_library name generated sources depends)
   add_library(crossmesh_${name} STATIC ${sources})
-  add_library(crossmesh::${name} ALIAS crossmesh_${name})
   target_include_directories(crossmesh_${name} SYSTEM PUBLIC "${generated}")
   target_link_libraries(crossmesh_${name} PUBLIC ${depends})
   if(CROSSMESH_WITH_PYTHON)  # whose extension has the messages

@@ -4,7 +4,11 @@
 #   CROSSMESH_PYTHON        the interpreter
 #
 #   crossmesh_python_module(NAME _core SOURCES module.cc DEPENDS crossmesh::common_mesh)
-#     An extension of the package, in <build folder>/python/crossmesh, over the libraries that the programs have.
+#     An extension of the package, in <build folder>/python/crossmesh, over the libraries that the programs have. All
+#     extensions share the API's messages, in libcrossmesh_messages.so beside them: a process may register them once.
+#
+#   crossmesh_python_headers(NAME common_python HEADERS raised_status.h DEPENDS crossmesh::common_base)
+#     A module of headers that only extensions include.
 #
 #   crossmesh_python_tests(layouts_test.py ...)
 #     Files of pytest in this folder, each one test of ctest with label python, over the package in
@@ -31,6 +35,29 @@ if(CROSSMESH_WITH_PYTHON)
   find_package(nanobind CONFIG REQUIRED)
 endif()
 
+function(_crossmesh_python_messages)
+  if(TARGET crossmesh_python_messages)
+    return()
+  endif()
+  add_library(crossmesh_python_messages SHARED $<TARGET_OBJECTS:crossmesh_proto_messages>)
+  target_include_directories(crossmesh_python_messages SYSTEM INTERFACE
+    $<TARGET_PROPERTY:crossmesh_proto_messages,INTERFACE_INCLUDE_DIRECTORIES>)
+  target_link_libraries(crossmesh_python_messages PUBLIC protobuf::libprotobuf)
+  set_target_properties(crossmesh_python_messages PROPERTIES
+    LINKER_LANGUAGE CXX
+    OUTPUT_NAME crossmesh_messages
+    LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/python/crossmesh")
+endfunction()
+
+function(crossmesh_python_headers)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "HEADERS;DEPENDS")
+  _crossmesh_check_arguments("${arg_NAME}" "${arg_UNPARSED_ARGUMENTS}" HEADERS DEPENDS)
+  _crossmesh_record(module "${arg_NAME}" FALSE "${arg_HEADERS}" "${arg_DEPENDS}")
+  add_library(crossmesh_${arg_NAME} INTERFACE)
+  add_library(crossmesh::${arg_NAME} ALIAS crossmesh_${arg_NAME})
+  target_link_libraries(crossmesh_${arg_NAME} INTERFACE ${arg_DEPENDS})
+endfunction()
+
 function(crossmesh_python_module)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES;DEPENDS")
   _crossmesh_check_arguments("${arg_NAME}" "${arg_UNPARSED_ARGUMENTS}" SOURCES DEPENDS)
@@ -40,11 +67,14 @@ function(crossmesh_python_module)
   endif()
   nanobind_add_module(${arg_NAME} NB_STATIC NOMINSIZE ${arg_SOURCES})
   target_include_directories(${arg_NAME} PRIVATE "${PROJECT_SOURCE_DIR}")
+  _crossmesh_python_messages()
   target_link_libraries(${arg_NAME} PRIVATE ${arg_DEPENDS} crossmesh_options)
   # What it is made of is its own: another extension of the process may have the same libraries.
   target_link_options(${arg_NAME} PRIVATE LINKER:--exclude-libs,ALL)
   set_target_properties(${arg_NAME} PROPERTIES
     COMPILE_WARNING_AS_ERROR ${CROSSMESH_WARNINGS_AS_ERRORS}
+    CROSSMESH_SHARES_MESSAGES TRUE
+    INSTALL_RPATH "$ORIGIN"
     LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/python/crossmesh")
 endfunction()
 

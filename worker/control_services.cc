@@ -108,8 +108,9 @@ std::string ControlServices::metrics_address() const {
   return exporter_ == nullptr ? "" : exporter_->address();
 }
 
-absl::StatusOr<std::unique_ptr<PipelineLoop>> ControlServices::WaitForPipeline() {
-  return programs_->WaitForLoop();
+absl::StatusOr<std::unique_ptr<PipelineLoop>> ControlServices::WaitForPipeline(
+    absl::Duration timeout) {
+  return programs_->WaitForLoop(timeout);
 }
 
 }  // namespace crossmesh

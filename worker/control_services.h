@@ -8,6 +8,7 @@
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <absl/time/time.h>
 #include <grpcpp/impl/service_type.h>
 
 namespace crossmesh {
@@ -78,7 +79,7 @@ class ControlServices {
   const std::string& address() const;
   std::string metrics_address() const;  // empty: none
   // As ProgramHost::WaitForLoop. Any thread.
-  absl::StatusOr<std::unique_ptr<PipelineLoop>> WaitForPipeline();
+  absl::StatusOr<std::unique_ptr<PipelineLoop>> WaitForPipeline(absl::Duration timeout);
 
  private:
   const Options options_;

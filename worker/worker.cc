@@ -171,8 +171,8 @@ std::string Worker::metrics_address() const { return services_->metrics_address(
 
 StorageTable& Worker::storages() { return devices_->storages(); }
 
-absl::StatusOr<std::unique_ptr<PipelineLoop>> Worker::WaitForPipeline() {
-  return services_->WaitForPipeline();
+absl::StatusOr<std::unique_ptr<PipelineLoop>> Worker::WaitForPipeline(absl::Duration timeout) {
+  return services_->WaitForPipeline(timeout);
 }
 
 }  // namespace crossmesh

@@ -58,9 +58,11 @@ class Worker {
 
   // The next rank of a pipeline that this process is to compute; blocks until the controller starts
   // a program that has one. Ranks of one program come one after the other, and are computed at the
-  // same time: a process with several needs a thread for each. Cancelled after Stop. The worker
-  // must outlive what is returned. Any thread.
-  absl::StatusOr<std::unique_ptr<PipelineLoop>> WaitForPipeline();
+  // same time: a process with several needs a thread for each. Cancelled after Stop;
+  // DeadlineExceeded: none came within the time. The worker must outlive what is returned. Any
+  // thread.
+  absl::StatusOr<std::unique_ptr<PipelineLoop>> WaitForPipeline(
+      absl::Duration timeout = absl::InfiniteDuration());
 
  private:
   explicit Worker(WorkerOptions options);

@@ -42,6 +42,8 @@ class Arena {
 
   std::span<std::byte> bytes() const { return bytes_; }
   int fd() const { return fd_.get(); }  // -1 when borrowed or of a GPU
+  // Memory of the host that an embedding process has lent.
+  bool is_borrowed() const { return mapped_bytes_ == 0; }
   // Null: the bytes are of the host.
   const std::shared_ptr<DeviceMemory>& device_memory() const { return device_memory_; }
   // Why it has no memory: the GPU could not make it.

@@ -287,7 +287,7 @@ absl::StatusOr<std::shared_ptr<Arena>> StorageTable::ArenaForWriting(const Stora
     return absl::FailedPreconditionError(absl::StrCat(
         NameOf(key), ": expected no readers before writing in place, found ", UsersOf(entry)));
   }
-  if (IsOfUser(*entry.current)) {
+  if (IsOfUser(*entry.current) || entry.current->is_borrowed()) {
     return absl::FailedPreconditionError(absl::StrCat(
         NameOf(key), " is memory of a user process: expected an operation in place, found shadow"));
   }

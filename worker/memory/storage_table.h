@@ -70,7 +70,8 @@ class StorageTable {
   // AlreadyExists when the name is taken with another size; what the maker of arenas says:
   // ResourceExhausted without memory, Unavailable when a GPU is not up.
   absl::StatusOr<Opened> Create(const StorageKey& key, int64_t bytes);
-  // Lends memory of the embedding process. AlreadyExists when the name is taken.
+  // Lends memory of the embedding process, for operations in place alone: a shadow would take the
+  // place of that memory. AlreadyExists when the name is taken.
   absl::Status Adopt(const StorageKey& key, std::shared_ptr<Arena> arena);
   // Puts memory that a user process has in the place of what the storage has, whose generation is
   // `generation`, 0 for none; READY, one generation later, without a shadow. Lasts for operations

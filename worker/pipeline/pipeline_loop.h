@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/mesh/box.h"
 #include "common/mesh/data_type.h"
 #include "common/mesh/device.h"
 #include "planner/pipeline/op.h"
@@ -13,6 +14,7 @@
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <absl/time/time.h>
 
 namespace crossmesh {
 
@@ -23,6 +25,7 @@ struct PipelineTensor {
   struct Tile {
     DeviceId device;
     std::span<std::byte> bytes;
+    std::vector<Box> boxes = {};
   };
   std::string name;
   StageIndex other_stage = 0;  // where it comes from, or goes to; in a layer program, the rank
@@ -102,12 +105,16 @@ class PipelineLoop {
   // Blocks until there is something to do: an op, or a pair, begins when its inputs are in place
   // and there is room for its outputs.
   virtual PipelineStep Next() = 0;
+  // Whether Next returns at once, or does so within the time.
+  virtual bool WaitForNext(absl::Duration timeout) = 0;
   // The op of the last Next is done, or the pair: what it gives starts to move at once. Or the
   // process goes on although state is lost.
   virtual void Done() = 0;
   // It cannot be done: the iteration fails everywhere, with this reason; where state is lost, the
   // run.
   virtual void Fail(const absl::Status& why) = 0;
+  // Gives the run up, unless it is over; afterwards only the memory of tensors is left. Repeatable.
+  virtual void Leave() = 0;
   // Done where it is OK, else Fail.
   void Answer(const absl::Status& status) {
     if (status.ok()) {

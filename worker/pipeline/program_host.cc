@@ -63,12 +63,20 @@ void ProgramHost::Offer(const std::vector<std::shared_ptr<RankQueue>>& queues) {
   changed_.SignalAll();
 }
 
-absl::StatusOr<std::unique_ptr<PipelineLoop>> ProgramHost::WaitForLoop() {
+absl::StatusOr<std::unique_ptr<PipelineLoop>> ProgramHost::WaitForLoop(absl::Duration timeout) {
+  const absl::Time until = absl::Now() + timeout;
   MutexLock lock(mutex_);
   for (;;) {
-    while (offered_.empty() && !stopped_) changed_.Wait(mutex_);
+    while (offered_.empty() && !stopped_ && absl::Now() < until) {
+      changed_.WaitFor(mutex_, until - absl::Now());
+    }
     if (stopped_) {
       return absl::CancelledError(absl::StrCat("worker ", options_.worker, ": it stops"));
+    }
+    if (offered_.empty()) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("worker ", options_.worker, ": expected a rank to compute within ",
+                       absl::FormatDuration(timeout), ", found none"));
     }
     std::shared_ptr<RankQueue> queue = std::move(offered_.front());
     offered_.pop_front();

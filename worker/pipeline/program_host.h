@@ -71,8 +71,8 @@ class ProgramHost {
 
   // Those of a program that the process is to compute.
   void Offer(const std::vector<std::shared_ptr<RankQueue>>& queues);
-  // The next rank to be computed here; blocks. Cancelled after Stop.
-  absl::StatusOr<std::unique_ptr<PipelineLoop>> WaitForLoop();
+  // The next rank to be computed here; blocks. Cancelled after Stop; DeadlineExceeded: none came.
+  absl::StatusOr<std::unique_ptr<PipelineLoop>> WaitForLoop(absl::Duration timeout);
 
   // Keeps a program from its start to Leave, which returns it.
   void Enter(const std::shared_ptr<ServedProgram>& program, const ProgramStart& start);

@@ -31,8 +31,10 @@ class QueuedLoop final : public PipelineLoop {
   RankIndex rank() const override { return queue_->rank(); }
   const std::vector<Op>& ops() const override { return queue_->ops(); }
   PipelineStep Next() override { return queue_->Next(); }
+  bool WaitForNext(absl::Duration timeout) override { return queue_->WaitForStep(timeout); }
   void Done() override { queue_->Done(); }
   void Fail(const absl::Status& why) override { queue_->Fail(why); }
+  void Leave() override { queue_->Leave(); }
 
  private:
   const std::shared_ptr<RankQueue> queue_;
@@ -112,6 +114,17 @@ PipelineStep RankQueue::Next() {
   return step;
 }
 
+bool RankQueue::WaitForStep(absl::Duration timeout) {
+  const absl::Time until = absl::Now() + timeout;
+  MutexLock lock(mutex_);
+  while (steps_.empty() && !ended_) {
+    const absl::Duration left = until - absl::Now();
+    if (left <= absl::ZeroDuration()) return false;
+    changed_.WaitFor(mutex_, left);
+  }
+  return true;
+}
+
 void RankQueue::Done() {
   MutexLock lock(mutex_);
   Tell(absl::OkStatus());
@@ -133,6 +146,7 @@ void RankQueue::Tell(const absl::Status& why) {
 
 void RankQueue::Leave() {
   MutexLock lock(mutex_);
+  if (std::exchange(left_, true)) return;
   unanswered_.reset();
   outcome_.status = absl::CancelledError("the process has left the pipeline");
   if (!ended_) data_.Post([queue = shared_from_this()] { queue->OnData(); });

@@ -54,9 +54,10 @@ class RankQueue : public std::enable_shared_from_this<RankQueue> {
   const WorkerProgram::Rank& program_rank() const { return program_rank_; }
   const std::vector<Op>& ops() const { return ops_; }
   PipelineStep Next();
+  bool WaitForStep(absl::Duration timeout);
   void Done();
   void Fail(const absl::Status& why);
-  // The process computes nothing more.
+  // The process computes nothing more. Repeatable.
   void Leave();
   // Whether End came within the time.
   bool WaitForEnd(absl::Duration timeout);
@@ -80,6 +81,7 @@ class RankQueue : public std::enable_shared_from_this<RankQueue> {
   // Of the step that is with the thread until Done or Fail.
   std::optional<PipelineStep::Kind> unanswered_ ABSL_GUARDED_BY(mutex_);
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  bool left_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status why_ ABSL_GUARDED_BY(mutex_);  // of the end
   Outcome outcome_ ABSL_GUARDED_BY(mutex_);   // of the op that was computed last
 };

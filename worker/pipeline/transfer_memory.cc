@@ -95,10 +95,11 @@ std::vector<PipelineTensor> TransferMemory::Tensors(Side side, int32_t buffer) c
           (source ? transfer_.part->sources : transfer_.part->destinations).at(device);
       std::byte* const begin = Bind(layout, *arena, buffer).tensor[tensor];
       if (begin == nullptr) continue;
-      const int64_t bytes =
-          Volume(table.TileOf(side, group, device)) * table.ItemBytesOf(side, group);
+      Tile boxes = table.TileOf(side, group, device);
+      const int64_t bytes = Volume(boxes) * table.ItemBytesOf(side, group);
       seen.tiles.push_back({.device = table.devices()[device],
-                            .bytes = std::span(begin, static_cast<size_t>(bytes))});
+                            .bytes = std::span(begin, static_cast<size_t>(bytes)),
+                            .boxes = std::move(boxes)});
     }
   }
   return tensors;

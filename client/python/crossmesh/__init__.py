@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from crossmesh.cluster import local_cluster as local_cluster
     from crossmesh.drawing import Picture as Picture
     from crossmesh.drawing import draw as draw
+    from crossmesh.embedded import Worker as Worker
     from crossmesh.errors import Error as Error
     from crossmesh.manifests import manifest as manifest
     from crossmesh.memory import worker_memory as worker_memory
@@ -54,9 +55,10 @@ _DEFINED_IN = {
     "schedules": "planning",
     "simulate": "planning",
     "strategies": "_core",
-    # clients
+    # clients, and a worker in this process
     "Client": "client",
     "Error": "errors",
+    "Worker": "embedded",
     "connect": "client",
     "local_cluster": "cluster",
     "worker_memory": "memory",
@@ -75,6 +77,7 @@ __all__ = [
     "Rules",
     "Tensor",
     "Timeline",
+    "Worker",
     "bound",
     "connect",
     "draw",

@@ -148,19 +148,22 @@ class LocalCluster:
         for daemon in self._daemons:
             daemon.await_ready()
         self._client = client.connect(self.address)
-        self._await_workers()
+        self.await_workers(self._workers)
 
-    def _await_workers(self) -> None:
-        """A worker serves before the controller knows it; how long its registration takes is its own affair."""
+    def await_workers(self, count: int) -> None:
+        """Until so many workers are ready, of which some may be in other processes, or in this one.
+
+        A worker serves before the controller knows it; how long its registration takes is its own affair.
+        """
         deadline = time.monotonic() + _START_SECONDS
         while True:
             ready = [w for w in self.client.workers.list() if w.state is results.WorkerState.READY]
-            if len(ready) == self._workers:
+            if len(ready) >= count:
                 return
             if time.monotonic() >= deadline:
                 raise UnavailableError(
-                    f"local cluster: expected {self._workers} workers, found {len(ready)}; logs are in {self.folder}",
-                    "local cluster", f"{self._workers} workers", str(len(ready)))
+                    f"local cluster: expected {count} workers, found {len(ready)}; logs are in {self.folder}",
+                    "local cluster", f"{count} workers", str(len(ready)))
             time.sleep(0.01)
 
     def __enter__(self) -> LocalCluster:

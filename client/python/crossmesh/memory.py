@@ -60,6 +60,15 @@ def numpy_type(name: str) -> numpy.dtype[Any]:
     return found
 
 
+def torch_tensor(array: numpy.ndarray[Any, Any], dtype: str) -> Any:
+    """The memory of an array of a type of safetensors as a torch tensor, of torch's own type also for BF16 and F8."""
+    torch = importlib.import_module("torch")
+    if dtype not in _RAW_NAMES:
+        return torch.from_numpy(array)
+    # torch takes no uint16 of older numpys: by bytes of the same width.
+    return torch.from_numpy(array.view(f"i{array.itemsize}")).view(getattr(torch, _NUMPY_NAMES[dtype]))
+
+
 @dataclass(frozen=True)
 class StorageState:
     """A storage as its worker has it.
@@ -217,13 +226,7 @@ class Tile:
 
     def torch(self) -> Any:
         """The same memory as a torch tensor, of torch's own type also for BF16 and F8. Needs torch."""
-        torch = importlib.import_module("torch")
-        kind = numpy_type(self.dtype)
-        raw = self.array.view(f"u{kind.itemsize}") if self.dtype in _RAW_NAMES else self.array
-        if self.dtype not in _RAW_NAMES:
-            return torch.from_numpy(raw)
-        # torch takes no uint16 of older numpys: by bytes of the same width.
-        return torch.from_numpy(raw.view(f"i{kind.itemsize}")).view(getattr(torch, _NUMPY_NAMES[self.dtype]))
+        return torch_tensor(self.array, self.dtype)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]:
         return numpy.array(self.array, dtype) if copy else numpy.asarray(self.array, dtype)
@@ -311,7 +314,9 @@ class Storage:
                 f"{self._text()}: expected the worker that it was opened at (process {self._peer.pid}), found that it "
                 "has ended; storages in host memory end with their worker: create it again at the new one, and fill it",
                 self._text(), f"the worker of process {self._peer.pid}", "that it has ended")
-        (now,) = struct.unpack_from("<Q", self._words, _GENERATION_AT)
+        self._check_generation(struct.unpack_from("<Q", self._words, _GENERATION_AT)[0])
+
+    def _check_generation(self, now: int) -> None:
         if now != self._generation:
             found = f"generation {now}" if now else "that it was deleted"
             raise FailedPreconditionError(

@@ -1,10 +1,10 @@
 #include "client/python/extension/bindings.h"
 #include "client/python/extension/python_values.h"
-#include "client/python/extension/raised_status.h"
 #include "common/mesh/data_type.h"
 #include "common/mesh/layout.h"
 #include "common/mesh/layout_rules.h"
 #include "common/mesh/mesh.h"
+#include "common/python/raised_status.h"
 
 #include <cstdint>
 #include <optional>

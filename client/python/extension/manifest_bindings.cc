@@ -1,10 +1,10 @@
 #include "client/python/extension/bindings.h"
 #include "client/python/extension/python_values.h"
-#include "client/python/extension/raised_status.h"
 #include "client/safetensors/collection.h"
 #include "common/mesh/data_type.h"
 #include "common/mesh/manifest.h"
 #include "common/mesh/manifest_file.h"
+#include "common/python/raised_status.h"
 
 #include <cstdint>
 #include <optional>

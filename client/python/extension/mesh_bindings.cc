@@ -1,7 +1,7 @@
 #include "client/python/extension/bindings.h"
 #include "client/python/extension/python_values.h"
-#include "client/python/extension/raised_status.h"
 #include "common/mesh/mesh.h"
+#include "common/python/raised_status.h"
 
 #include <cstdint>
 #include <string>

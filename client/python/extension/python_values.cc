@@ -1,6 +1,6 @@
 #include "client/python/extension/python_values.h"
 
-#include "client/python/extension/raised_status.h"
+#include "common/python/raised_status.h"
 
 #include <string>
 #include <utility>

@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include <absl/time/time.h>
 #include <gtest/gtest.h>
 
 namespace crossmesh::training {
@@ -88,6 +89,9 @@ class PlannedLoops::Loop : public PipelineLoop {
     return {.kind = PipelineStep::Kind::kPair, .op = &step_[0].op, .backward = &step_[1].op};
   }
 
+  // Waits inside Next.
+  bool WaitForNext(absl::Duration /*timeout*/) override { return true; }
+
   void Done() override {
     if (std::exchange(is_asked_, false)) return;
     for (Given& given : step_) {
@@ -97,6 +101,8 @@ class PlannedLoops::Loop : public PipelineLoop {
   }
 
   void Fail(const absl::Status& why) override { all_.Cut(why); }
+
+  void Leave() override { all_.Cut(absl::CancelledError("left")); }
 
  private:
   // An op of the step, and the memory of its tensors, by transfer, tensor and slot.

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "client/python/extension/raised_status.h"
 #include "common/base/cancel_check.h"
+#include "common/python/raised_status.h"
 
 #include <chrono>
 #include <utility>
