@@ -148,7 +148,10 @@ void RankQueue::Leave() {
   MutexLock lock(mutex_);
   if (std::exchange(left_, true)) return;
   unanswered_.reset();
-  outcome_.status = absl::CancelledError("the process has left the pipeline");
+  // The program may not have heard of a failure yet, which says more.
+  if (outcome_.status.ok()) {
+    outcome_.status = absl::CancelledError("the process has left the pipeline");
+  }
   if (!ended_) data_.Post([queue = shared_from_this()] { queue->OnData(); });
 }
 

@@ -88,7 +88,7 @@ void BindWorker(nb::module_& module) {
       .def(
           "wait_for_pipeline",
           [](const std::shared_ptr<EmbeddedWorker>& worker, std::optional<double> seconds) {
-            return std::make_unique<RankLoop>(worker, worker->WaitForPipeline(seconds));
+            return std::make_shared<RankLoop>(worker, worker->WaitForPipeline(seconds));
           },
           nb::arg("seconds").none(),
           nb::sig("def wait_for_pipeline(self, seconds: float | None) -> RankLoop"));

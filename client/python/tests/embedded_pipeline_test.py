@@ -1,0 +1,221 @@
+"""Ranks of pipelines and layer programs, computed in this process by numpy, beside a reference of all at once."""
+
+import contextlib
+import gc
+import threading
+
+import numpy
+import pytest
+
+import crossmesh
+from crossmesh import embedded, errors
+from crossmesh.client import PipelineChoice, RunOptions
+
+SAMPLES = [4, 4, 4, 2]
+PIPELINE = {
+    "name": "two",
+    "ranks": [{"inlineMesh": {"axes": "x=1", "devices": device}} for device in ("p.0", "q.0")],
+    "stages": [{"name": name, "rank": rank, "forwardSeconds": 1e-4, "inputGradientSeconds": 1e-4,
+                "weightGradientSeconds": 1e-4} for rank, name in enumerate("ab")],
+    "edges": [{"from": 0, "to": 1, "tensors": [{
+        "tensor": {"name": "h", "dtype": "F32", "shape": ["4", "3"]}, "batchDimension": 0,
+        "sourceLayout": "[-, -]", "destinationLayout": "[-, -]"}]}],
+    "microbatches": [{"count": 3, "samples": "4"}, {"count": 1, "samples": "2"}],
+}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with crossmesh.local_cluster(workers=0) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def workers(cluster):
+    with contextlib.ExitStack() as stack:
+        made = [stack.enter_context(crossmesh.Worker(name, f"{name}.0", cluster.address)) for name in "pqrs"]
+        cluster.await_workers(4)
+        yield made
+
+
+def _in_threads(bodies):
+    """Runs all, and returns what each raised, or None."""
+    raised = [None] * len(bodies)
+
+    def run(place):
+        try:
+            bodies[place]()
+        except BaseException as error:
+            raised[place] = error
+
+    threads = [threading.Thread(target=run, args=(place,)) for place in range(len(bodies))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    return raised
+
+
+class Stages:
+    """y = (x A) B, trained on the square of y - t; each method is of one stage."""
+
+    def __init__(self):
+        generator = numpy.random.default_rng(3)
+        self.a, self.b = (generator.normal(size=shape).astype("f4") for shape in ((5, 3), (3, 2)))
+        self.x = [generator.normal(size=(count, 5)).astype("f4") for count in SAMPLES]
+        self.t = [generator.normal(size=(count, 2)).astype("f4") for count in SAMPLES]
+        self.kept = {}
+        self.da, self.db, self.loss, self.losses = 0, 0, 0.0, []
+
+    def alone(self, steps):
+        for _ in range(steps):
+            for m in range(len(SAMPLES)):
+                self.second_forward(m, self.x[m] @ self.a)
+                self.da = self.da + self.x[m].T @ self.second_backward(m)
+            self.step_a()
+            self.step_b()
+        return self.losses
+
+    def second_forward(self, m, h):
+        error = h @ self.b - self.t[m]
+        self.loss += float((error ** 2).sum())
+        self.kept[m] = (h.copy(), error)
+
+    def second_backward(self, m):
+        h, error = self.kept.pop(m)
+        self.db = self.db + h.T @ error
+        return error @ self.b.T
+
+    def step_a(self):
+        self.a, self.da = self.a - numpy.float32(0.005) * self.da, 0
+
+    def step_b(self):
+        self.b, self.db = self.b - numpy.float32(0.005) * self.db, 0
+        self.losses.append(self.loss)
+        self.loss = 0.0
+
+
+def _start(cluster, iterations, **options):
+    return cluster.client.pipelines.start(
+        PIPELINE, PipelineChoice(schedule="1f1b"), RunOptions(iterations=iterations, **options))
+
+
+def test_two_stages_train_as_one_process(cluster, workers):
+    stages = Stages()
+
+    def first():
+        for step in workers[0].pipeline(30):
+            if isinstance(step, embedded.Complete):
+                stages.step_a()
+            elif step.kind == "forward":
+                assert (step.stage, step.samples, step.inputs) == (0, SAMPLES[step.microbatch], ())
+                step.output(1).array[...] = stages.x[step.microbatch] @ stages.a
+                step.done()
+            else:
+                stages.da = stages.da + stages.x[step.microbatch].T @ step.input(1).array
+
+    def second():
+        with workers[1].pipeline(30) as loop:
+            assert loop.rank == 1
+            for step in loop:
+                if isinstance(step, embedded.Complete):
+                    stages.step_b()
+                elif step.kind == "forward":
+                    assert step.input("0>1").name == "h" and step.name == f"1F{step.microbatch}"
+                    stages.second_forward(step.microbatch, step.input(0).array)
+                else:
+                    step.output(0).array[...] = stages.second_backward(step.microbatch)
+
+    run = _start(cluster, 12)
+    assert _in_threads([first, second]) == [None, None]
+    assert run.wait(30).state.value == "DONE"
+    alone = Stages().alone(12)
+    # The same products in the same order: only which thread makes them differs.
+    numpy.testing.assert_allclose(stages.losses, alone, rtol=1e-6)
+    assert stages.losses[-1] < 0.9 * stages.losses[0]
+
+
+def test_what_an_op_raises_fails_the_run_with_that_reason(cluster, workers):
+    def first():
+        with workers[0].pipeline(30) as loop:
+            for step in loop:
+                if step.name == "0F2":
+                    raise ZeroDivisionError("no such luck")
+
+    def second():
+        for _ in workers[1].pipeline(30):
+            pass
+
+    run = _start(cluster, 1, stop_at_failure=True)
+    raised = _in_threads([first, second])
+    assert isinstance(raised[0], ZeroDivisionError)
+    assert isinstance(raised[1], errors.Error)
+    with pytest.raises(errors.Error, match="ZeroDivisionError: no such luck"):
+        run.wait(30)
+
+
+def test_answers_that_cannot_be_are_refused_and_arrays_outlive_their_loop(cluster, workers):
+    held = []
+
+    def first():
+        with workers[0].pipeline(30) as loop:
+            step = next(loop)
+            held.append(step.output(1).array)
+            with pytest.raises(errors.NotFoundError, match=r"op 0F0: expected an input of 7, found none"):
+                step.input(7)
+            with pytest.raises(errors.FailedPreconditionError, match="found that it has no answer"):
+                loop._loop.next()
+            step.done()
+            with pytest.raises(errors.InvalidArgumentError, match="expected an answer to its last step"):
+                step.done()
+            loop.leave()
+            loop.leave()
+            with pytest.raises(errors.FailedPreconditionError, match="found that it has left"):
+                next(loop)
+
+    def second():
+        for _ in workers[1].pipeline(30):
+            pass
+
+    run = _start(cluster, 1, stop_at_failure=True)
+    raised = _in_threads([first, second])
+    assert raised[0] is None and isinstance(raised[1], errors.Error)
+    with pytest.raises(errors.Error, match="has left the pipeline"):
+        run.wait(30)
+    gc.collect()
+    held[0][...] = 7  # memory of a run that is over
+    assert held[0].sum() == 7 * 12
+
+
+def test_a_layer_program_over_four_ranks_sums_what_they_give(cluster, workers):
+    devices = ",".join(f"{worker.name}.0" for worker in workers)
+    ranks = [{"inlineMesh": {"axes": "x=4", "devices": devices}}]
+    program = {
+        "name": "sums", "ranks": ranks,
+        "ops": [{"name": name, "rank": 0, "seconds": 1e-4} for name in ("give", "use")],
+        "transfers": [{
+            "name": "sum", "partialAxes": ["x"], "messages": [{"producer": 0, "consumer": 1}],
+            "tensors": [{"tensor": {"name": "y", "dtype": "F32", "shape": ["6", "4"]},
+                         "sourceLayout": "[-, -]", "destinationLayout": "[x, -] balanced"}]}],
+    }
+    whole = numpy.arange(24, dtype="f4").reshape(6, 4)
+    seen = [[] for _ in workers]
+
+    def compute(place):
+        for step in workers[place].pipeline(30):
+            if isinstance(step, embedded.Complete):
+                continue
+            assert step.kind == "op"
+            if step.name == "give":
+                step.output("sum").array[...] = whole * (place + 1) + step.iteration
+            else:
+                tile = step.input("sum").tiles[0]
+                assert (tile.array == 10 * whole[tile.boxes[0]] + 4 * step.iteration).all()
+                seen[place].append(tile.boxes[0][0])
+
+    run = cluster.client.pipelines.start(program, options=RunOptions(iterations=3))
+    assert _in_threads([lambda place=place: compute(place) for place in range(4)]) == [None] * 4
+    assert run.wait(30).state.value == "DONE"
+    assert [len(rows) for rows in seen] == [3] * 4
+    assert sum(rows[0].stop - rows[0].start for rows in seen) == 6
