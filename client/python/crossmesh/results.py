@@ -409,7 +409,10 @@ class InterfaceTraffic:
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """A worker as its controller sees it; memory_bytes is of its storages and their shadows."""
+    """A worker as its controller sees it; memory_bytes is of its storages and their shadows.
+
+    problem: what keeps processes from having this name; empty for nothing.
+    """
 
     name: str
     state: WorkerState
@@ -425,4 +428,5 @@ class WorkerInfo:
     gpus: tuple[Gpu, ...]
     m2n: bool
     described_host: Host | None
+    problem: str
     traffic: tuple[InterfaceTraffic, ...]
