@@ -141,7 +141,7 @@ absl::Status OpenStore(Flags& flags, StoreFailure& failure) {
   flags.controller.epoch = store->next_epoch();
   flags.controller.store_kind = "sqlite";
   ASSIGN_OR_RETURN(flags.controller.upkeep, StartUpkeep(*store, flags.upkeep));
-  flags.controller.store = std::make_shared<MonitoredStore>(
+  flags.controller.store = MakeMonitoredStore(
       std::move(store),
       [&failure](const absl::Status& why) { failure.Set(WithExitCode(why, kExitStateDamaged)); });
   return absl::OkStatus();
@@ -236,7 +236,7 @@ absl::Status ServeForATerm(Flags flags, const Process& process) {
   standby.reset();  // its addresses are the leader's now
   const std::optional<uint64_t> epoch = candidate->standing().epoch;
   if (*signal == 0 && epoch.has_value()) {
-    flags.controller.store = std::make_shared<MonitoredStore>(
+    flags.controller.store = MakeMonitoredStore(
         candidate->store(),
         [&candidate = *candidate](const absl::Status& why) { candidate.End(why); });
     flags.controller.store_kind = "etcd";

@@ -28,8 +28,8 @@ StoreResult ResultOf(const absl::Status& status) {
 
 void MeasuredStore::CommitThen(StoreTransaction transaction, CommitDone done) {
   const absl::Duration begin = clock_.Monotonic();
-  store_.CommitThen(std::move(transaction), [this, begin, done = std::move(done)](
-                                                absl::StatusOr<int64_t> revision) mutable {
+  store().CommitThen(std::move(transaction), [this, begin, done = std::move(done)](
+                                                 absl::StatusOr<int64_t> revision) mutable {
     metrics_.StoreTransaction(StoreOp::kWrite, ResultOf(revision.status()),
                               clock_.Monotonic() - begin);
     done(std::move(revision));
@@ -45,18 +45,18 @@ Result MeasuredStore::Measured(const Read& read) const {
 }
 
 absl::StatusOr<StoredObject> MeasuredStore::Get(absl::string_view key) const {
-  return Measured<absl::StatusOr<StoredObject>>([&] { return store_.Get(key); });
+  return Measured<absl::StatusOr<StoredObject>>([&] { return store().Get(key); });
 }
 
 absl::StatusOr<int64_t> MeasuredStore::RevisionOf(absl::string_view key) const {
-  return Measured<absl::StatusOr<int64_t>>([&] { return store_.RevisionOf(key); });
+  return Measured<absl::StatusOr<int64_t>>([&] { return store().RevisionOf(key); });
 }
 
 absl::StatusOr<std::vector<StoredObject>> MeasuredStore::List(absl::string_view prefix,
                                                               absl::string_view after,
                                                               int64_t limit) const {
   return Measured<absl::StatusOr<std::vector<StoredObject>>>(
-      [&] { return store_.List(prefix, after, limit); });
+      [&] { return store().List(prefix, after, limit); });
 }
 
 }  // namespace crossmesh

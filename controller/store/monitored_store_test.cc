@@ -41,9 +41,10 @@ TEST(MonitoredStoreTest, TellsOfWhatNoLaterCommitIsWithout) {
         absl::AbortedError("fenced"), absl::UnavailableError("away"),
         absl::ResourceExhaustedError("full")}) {
     std::vector<absl::Status> told;
-    MonitoredStore store(std::make_shared<FailingStore>(error),
-                         [&told](const absl::Status& why) { told.push_back(why); });
-    EXPECT_EQ(store.Commit({}).status(), error);
+    const auto store =
+        MakeMonitoredStore(std::make_shared<FailingStore>(error),
+                           [&told](const absl::Status& why) { told.push_back(why); });
+    EXPECT_EQ(store->Commit({}).status(), error);
     const bool is_final = absl::IsDataLoss(error) || absl::IsFailedPrecondition(error);
     EXPECT_EQ(told.size(), is_final ? 1 : 0) << error;
     if (is_final) EXPECT_EQ(told.front(), error);
@@ -52,18 +53,18 @@ TEST(MonitoredStoreTest, TellsOfWhatNoLaterCommitIsWithout) {
 
 TEST(MonitoredStoreTest, IsTheStoreThatItHas) {
   bool told = false;
-  MonitoredStore store(std::make_shared<MemoryStore>(),
-                       [&told](const absl::Status&) { told = true; });
+  const auto store = MakeMonitoredStore(std::make_shared<MemoryStore>(),
+                                        [&told](const absl::Status&) { told = true; });
   ASSERT_OK_AND_ASSIGN(const int64_t revision,
-                       store.Commit({.epoch = 1, .writes = {{.key = "a", .value = "1"}}}));
-  EXPECT_EQ(store.revision(), revision);
-  EXPECT_THAT(store.RevisionOf("a"), IsOkAndHolds(revision));
-  ASSERT_OK_AND_ASSIGN(const StoredObject object, store.Get("a"));
+                       store->Commit({.epoch = 1, .writes = {{.key = "a", .value = "1"}}}));
+  EXPECT_EQ(store->revision(), revision);
+  EXPECT_THAT(store->RevisionOf("a"), IsOkAndHolds(revision));
+  ASSERT_OK_AND_ASSIGN(const StoredObject object, store->Get("a"));
   EXPECT_EQ(object.value, "1");
-  ASSERT_OK_AND_ASSIGN(const std::vector<StoredObject> all, store.List("", "", 10));
+  ASSERT_OK_AND_ASSIGN(const std::vector<StoredObject> all, store->List("", "", 10));
   EXPECT_EQ(all.size(), 1);
   ASSERT_OK_AND_ASSIGN(const std::vector<StoredCommit> commits,
-                       store.CommitsAfter(0, 10, absl::ZeroDuration()));
+                       store->CommitsAfter(0, 10, absl::ZeroDuration()));
   EXPECT_EQ(commits.size(), 1);
   EXPECT_FALSE(told);
 }

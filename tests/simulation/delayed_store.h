@@ -1,27 +1,24 @@
 #pragma once
 
-#include "controller/store/metadata_store.h"
+#include "controller/store/forwarding_store.h"
 #include "tests/simulation/simulated_history.h"
 #include "tests/simulation/simulated_node.h"
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <absl/status/statusor.h>
-#include <absl/strings/string_view.h>
 #include <absl/time/time.h>
 
 namespace crossmesh {
 
 // A store of this host whose commits take simulated time. Those that are not answered when it goes
 // away may be there or not.
-class DelayedStore final : public MetadataStore {
+class DelayedStore final : public ForwardingStore {
  public:
   DelayedStore(SimulatedNode& node, MetadataStore& inner, SimulatedHistory& history)
-      : node_(node), inner_(inner), history_(history) {}
+      : ForwardingStore(inner), node_(node), history_(history) {}
 
   void CommitThen(StoreTransaction transaction, CommitDone done) override {
     // All take the same time, so that they keep their order.
@@ -32,25 +29,12 @@ class DelayedStore final : public MetadataStore {
       if (is_there.expired()) return;
       const uint64_t epoch = commit->first.epoch;
       auto result =
-          std::make_shared<absl::StatusOr<int64_t>>(inner_.Commit(std::move(commit->first)));
+          std::make_shared<absl::StatusOr<int64_t>>(store().Commit(std::move(commit->first)));
       if (result->ok()) history_.OnCommitted(epoch);
       node_.After(kBack, [is_there, commit, result] {
         if (!is_there.expired()) commit->second(std::move(*result));
       });
     });
-  }
-  absl::StatusOr<StoredObject> Get(absl::string_view key) const override { return inner_.Get(key); }
-  absl::StatusOr<int64_t> RevisionOf(absl::string_view key) const override {
-    return inner_.RevisionOf(key);
-  }
-  absl::StatusOr<std::vector<StoredObject>> List(absl::string_view prefix, absl::string_view after,
-                                                 int64_t limit) const override {
-    return inner_.List(prefix, after, limit);
-  }
-  int64_t revision() const override { return inner_.revision(); }
-  absl::StatusOr<std::vector<StoredCommit>> CommitsAfter(int64_t revision, int64_t limit,
-                                                         absl::Duration wait) const override {
-    return inner_.CommitsAfter(revision, limit, wait);
   }
 
  private:
@@ -58,7 +42,6 @@ class DelayedStore final : public MetadataStore {
   static constexpr absl::Duration kBack = absl::Microseconds(50);
 
   SimulatedNode& node_;
-  MetadataStore& inner_;
   SimulatedHistory& history_;
   const std::shared_ptr<const bool> is_there_ = std::make_shared<const bool>(true);
 };
