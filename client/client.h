@@ -188,6 +188,9 @@ class Client {
   template <typename Stub>
   using Service = const std::unique_ptr<Stub> Stubs::*;
   template <typename Stub, typename Request, typename Response>
+  auto Attempt(Service<Stub> service, Method<Stub, Request, Response> method,
+               const Request& request, Response& response) const;
+  template <typename Stub, typename Request, typename Response>
   absl::StatusOr<Response> CallOnce(Service<Stub> service, Method<Stub, Request, Response> method,
                                     const Request& request) const;
   template <typename Stub, typename Request, typename Response>

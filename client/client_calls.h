@@ -35,16 +35,23 @@ Request Named(const std::string& name) {
   return request;
 }
 
+// One call, made at the controller whose stubs it is given.
+template <typename Stub, typename Request, typename Response>
+auto Client::Attempt(Service<Stub> service, Method<Stub, Request, Response> method,
+                     const Request& request, Response& response) const {
+  return [this, service, method, &request, &response](Stubs& stubs) {
+    grpc::ClientContext context;
+    SetDeadline(context, options_.call_timeout);
+    return FromGrpcStatus(((*(stubs.*service)).*method)(&context, request, &response));
+  };
+}
+
 template <typename Stub, typename Request, typename Response>
 absl::StatusOr<Response> Client::CallOnce(Service<Stub> service,
                                           Method<Stub, Request, Response> method,
                                           const Request& request) const {
   Response response;
-  RETURN_IF_ERROR(controllers_->Call([&](Stubs& stubs) {
-    grpc::ClientContext context;
-    SetDeadline(context, options_.call_timeout);
-    return FromGrpcStatus(((*(stubs.*service)).*method)(&context, request, &response));
-  }));
+  RETURN_IF_ERROR(controllers_->Call(Attempt(service, method, request, response)));
   return response;
 }
 
@@ -52,11 +59,7 @@ template <typename Stub, typename Request, typename Response>
 absl::StatusOr<Response> Client::Call(Service<Stub> service, Method<Stub, Request, Response> method,
                                       const Request& request) const {
   Response response;
-  RETURN_IF_ERROR(Retry([&](Stubs& stubs) {
-    grpc::ClientContext context;
-    SetDeadline(context, options_.call_timeout);
-    return FromGrpcStatus(((*(stubs.*service)).*method)(&context, request, &response));
-  }));
+  RETURN_IF_ERROR(Retry(Attempt(service, method, request, response)));
   return response;
 }
 

@@ -17,6 +17,8 @@
 #include <string>
 #include <vector>
 
+#include <absl/base/thread_annotations.h>
+#include <absl/functional/function_ref.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 #include <grpcpp/channel.h>

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <utility>
 
+#include <absl/cleanup/cleanup.h>
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
 #include <nanobind/ndarray.h>
@@ -116,15 +117,12 @@ absl::Status RankLoop::CheckNext() const {
 const PipelineStep& RankLoop::Next() {
   worker_->CheckProcess();
   OrRaise(CheckNext());
-  waits_ = true;
-  try {
+  {
+    waits_ = true;
+    const absl::Cleanup waited = [this] { waits_ = false; };
     worker_->Await(std::nullopt,
                    [this](absl::Duration timeout) { return loop_->WaitForNext(timeout); });
-  } catch (...) {
-    waits_ = false;
-    throw;
   }
-  waits_ = false;
   step_ = loop_->Next();  // at once
   unanswered_ = step_.kind == PipelineStep::Kind::kOp || step_.kind == PipelineStep::Kind::kPair ||
                 step_.kind == PipelineStep::Kind::kStateLost;
