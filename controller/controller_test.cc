@@ -257,6 +257,20 @@ TEST_F(ControllerTest, AWorkerThatDrainsIsToldAgainOnItsNextStreamAndListedSo) {
   EXPECT_EQ(ListWorkers().front().state(), v1::WORKER_STATE_DRAINING);
 }
 
+TEST_F(ControllerTest, AnEvictedWorkersSessionEndsAndItsProcessIsRefused) {
+  RawSession evicted(*sessions_);
+  ASSERT_OK(evicted.Say(RegistrationOf("unix:/first.sock", 7)));
+  v1::EvictWorkerRequest evict;
+  evict.set_name("w-a");
+  ASSERT_OK(Call(*sessions_, &v1::WorkerService::Stub::EvictWorker, evict));
+  EXPECT_THAT(evicted.Hear(), StatusIs(absl::StatusCode::kAborted, HasSubstr("evicted")));
+  EXPECT_THAT(RawSession(*sessions_).Say(RegistrationOf("unix:/first.sock", 7)),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("w-a")));
+  EXPECT_THAT(Call(*sessions_, &v1::WorkerService::Stub::EvictWorker, evict),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("w-a")));
+  EXPECT_OK(RawSession(*sessions_).Say(RegistrationOf("unix:/second.sock", 8)));
+}
+
 TEST_F(ControllerTest, ALostStrangerCanBeForgotten) {
   {
     RawSession stranger(*sessions_);
