@@ -89,7 +89,10 @@ TEST_P(LeaderTest, AnOperationAndItsClientGoOnWithTheNextOne) {
   ASSERT_OK_AND_ASSIGN(Client client,
                        Client::Connect(cluster_->controller_address(), {.follow_for = kFollow}));
   ASSERT_OK_AND_ASSIGN(const v1::Operation begun, client.Start(request));
-  ASSERT_TRUE(WaitUntil(kArrivalMax, [&] { return reshard->HasArrived("node-1"); }));
+  // All have the task: one that the leader has not told yet could not be told by the next one.
+  for (const std::string& worker : reshard->receivers()) {
+    ASSERT_TRUE(WaitUntil(kArrivalMax, [&] { return reshard->HasArrived(worker); })) << worker;
+  }
 
   cluster_->Signal("first", GetParam());
   const absl::Duration start = clock_.Monotonic();

@@ -26,6 +26,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 namespace crossmesh {
 namespace {
@@ -176,6 +177,11 @@ void LiveCluster::Signal(const std::string& name, int signal) {
   const pid_t pid = daemons_.at(name).pid();
   ASSERT_NE(pid, 0) << name << " does not run";
   ASSERT_EQ(::kill(pid, signal), 0) << name;
+  if (signal != SIGSTOP) return;
+  // Its threads go on until the first of them has run to see the signal.
+  siginfo_t info;
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(pid), &info, WSTOPPED | WEXITED | WNOWAIT), 0)
+      << name;
 }
 
 void LiveCluster::Kill(const std::string& name) { daemons_.at(name).Kill(); }

@@ -61,6 +61,7 @@ class LiveCluster {
   // Of a worker, or of a controller. One that stands by is started when its process is.
   absl::Status StartController(const std::string& name = kController);
   absl::Status StartWorker(const std::string& name);
+  // SIGSTOP: returns when the process has stopped.
   void Signal(const std::string& name, int signal);
   // Ends it by SIGKILL and waits for that.
   void Kill(const std::string& name);
