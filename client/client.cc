@@ -27,7 +27,7 @@ constexpr size_t kTensorsPerMessage = 4096;
 constexpr absl::Duration kRetryForOne = absl::Seconds(5);
 constexpr absl::Duration kRetryForSeveral = absl::Seconds(15);
 // Between attempts while several controllers are asked which one leads.
-constexpr absl::Duration kSearchPauseMax = absl::Milliseconds(500);
+constexpr absl::Duration kSearchPauseMax = absl::Milliseconds(250);
 
 // From the system's source, so that clients that start together differ.
 uint64_t RandomNumber() {

@@ -11,8 +11,12 @@
 namespace crossmesh {
 namespace {
 
-// With several controllers: how long one may take to accept a connection, and to answer a ping.
-constexpr absl::Duration kConnectMax = absl::Seconds(2);
+// With several controllers: how long a call waits for a connection. The attempt itself goes on, for
+// the next time that this one is asked; a standby names a leader that has stopped until its lease
+// ends, so that a call comes back to that one some times.
+constexpr absl::Duration kConnectWait = absl::Milliseconds(250);
+// And how long one may take to answer a ping.
+constexpr absl::Duration kAnswerMax = absl::Seconds(2);
 constexpr absl::Duration kPingInterval = absl::Milliseconds(2500);
 // One that stood by has a new server when it leads: it is soon tried again.
 constexpr absl::Duration kReconnectPauseMax = absl::Seconds(1);
@@ -58,9 +62,9 @@ absl::Status Client::Controllers::CallAt(const std::string& address,
   const absl::StatusOr<std::shared_ptr<Stubs>> stubs = StubsOf(address);
   // Its own addresses were looked at; this one was named by a controller.
   if (!stubs.ok()) return absl::UnavailableError(stubs.status().message());
-  if (several_ && !AwaitConnection(*(*stubs)->channel, kConnectMax)) {
+  if (several_ && !AwaitConnection(*(*stubs)->channel, kConnectWait)) {
     return absl::UnavailableError(
-        absl::StrCat(address, ": no connection within ", absl::FormatDuration(kConnectMax)));
+        absl::StrCat(address, ": no connection within ", absl::FormatDuration(kConnectWait)));
   }
   return call(**stubs);
 }
@@ -75,7 +79,7 @@ absl::StatusOr<std::shared_ptr<Client::Stubs>> Client::Controllers::StubsOf(
     options.reconnect_pause_max = kReconnectPauseMax;
     options.session = true;
     options.keepalive_interval = kPingInterval;
-    options.keepalive_timeout = kConnectMax;
+    options.keepalive_timeout = kAnswerMax;
   }
   ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> channel, BuildRpcChannel(options));
   stubs = std::make_shared<Stubs>(std::move(channel));
