@@ -10,7 +10,7 @@ Both say per dimension which axes cut it, major first. JAX has no uneven parts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crossmesh._core import Layout, Manifest, Mesh, Tensor
@@ -121,13 +121,37 @@ def sharding(
     return NamedSharding(chosen, spec)
 
 
-def manifest(tree: Any) -> Manifest:
-    """The manifest of a pytree of arrays, named by their paths, such as params.layers.0.kernel."""
+def named(tree: Any) -> dict[str, Any]:
+    """The leaves of a pytree by their paths, such as params.layers.0.kernel; for Storage.fill, and for Storage.read
+    where they are numpy arrays, which are written in place."""
     import jax
 
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return {".".join(_key_text(key) for key in path): leaf for path, leaf in leaves}
+
+
+def restored(tree: Any, values: Mapping[str, Any]) -> Any:
+    """A pytree of this structure with other values, by name, each with the sharding of the leaf that it replaces.
+
+    Arrays of JAX cannot be written in place. Raises InvalidArgumentError for a leaf that has no value of its shape.
+    """
+    import jax
+
+    leaves = []
+    for name, leaf in named(tree).items():
+        found = "none" if name not in values else f"shape {list(values[name].shape)}"
+        if found != f"shape {list(leaf.shape)}":
+            raise InvalidArgumentError(
+                f'leaf "{name}": expected a value of shape {list(leaf.shape)}, found {found}',
+                f'leaf "{name}"', f"a value of shape {list(leaf.shape)}", found)
+        leaves.append(jax.device_put(values[name], leaf.sharding) if isinstance(leaf, jax.Array) else values[name])
+    return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(tree), leaves)
+
+
+def manifest(tree: Any) -> Manifest:
+    """The manifest of a pytree of arrays, with the names that `named` gives them."""
     tensors = []
-    for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
-        name = ".".join(_key_text(key) for key in path)
+    for name, leaf in named(tree).items():
         if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
             raise InvalidArgumentError(
                 f'leaf "{name}": expected an array, found {type(leaf).__name__}',

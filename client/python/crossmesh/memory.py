@@ -256,6 +256,7 @@ class Storage:
         self.bytes = size
         self._tiles = tiles
         self._manifest = manifest
+        self._file: tuple[int, int] | None = None  # that is mapped
         self._open({"op": "create", "bytes": size} if create else {"op": "open"})
 
     def _open(self, request: Mapping[str, Any]) -> None:
@@ -271,8 +272,12 @@ class Storage:
                     f"{self._text()}: expected {self.bytes} bytes, found {state.bytes}; it was made for another "
                     "manifest, mesh or layouts: delete and create it", self._text(), f"{self.bytes} bytes",
                     f"{state.bytes}")
-            # None: what holds nothing has no memory.
-            self._map = mmap.mmap(descriptor, self.bytes) if self.bytes else None
+            found = os.fstat(descriptor)
+            # After an operation in place the memory is the same: mapping it anew would touch every page again.
+            if (found.st_dev, found.st_ino) != self._file:
+                # None: what holds nothing has no memory.
+                self._map = mmap.mmap(descriptor, self.bytes) if self.bytes else None
+                self._file = (found.st_dev, found.st_ino)
         finally:
             os.close(descriptor)
         self._generation = state.generation
@@ -371,7 +376,8 @@ class Storage:
 
     def fill(self, values: Mapping[str, Any]) -> None:
         """Writes every tile. A value is the whole tensor, of which the boxes are taken, or this device's tile of one
-        box: an array, a torch tensor in host memory, or a DTensor, of which the local tensor is taken.
+        box: an array, a torch tensor in host memory, or a DTensor, of which the local tensor is taken, also where it
+        is several boxes.
 
         InvalidArgumentError names the tensor that lacks, or has another shape or type; then nothing is written.
         """
@@ -394,7 +400,9 @@ class Storage:
                     f'tensor "{name}": expected a value, found none', f'tensor "{name}"', "a value", "none")
             given = _array_of(name, values[name], tiles[0].dtype)
             whole = tuple(self._manifest[name].shape)
-            if given.shape == whole:
+            if hasattr(values[name], "to_local") and given.shape != whole and len(tiles) > 1:
+                pairs += self._pairs_of_local(name, tiles, given)
+            elif given.shape == whole:
                 pairs += [(tile.array, _part_of(given, tile.box)) for tile in tiles]
             elif len(tiles) == 1 and given.shape == tiles[0].shape:
                 pairs.append((tiles[0].array, given))
@@ -403,6 +411,20 @@ class Storage:
                 raise InvalidArgumentError(
                     f'tensor "{name}": expected {expected}, found {list(given.shape)}', f'tensor "{name}"', expected,
                     str(list(given.shape)))
+        return pairs
+
+    def _pairs_of_local(self, name: str, tiles: tuple[Tile, ...], local: Any) -> list[tuple[Any, Any]]:
+        """What a DTensor has here, which are the boxes of its tile one after the other, in memory of one piece."""
+        counts = [math.prod(tile.shape) for tile in tiles]
+        found = f"{local.size} in {'one piece' if local.flags.c_contiguous else 'pieces'}"
+        if not local.flags.c_contiguous or local.size != sum(counts):
+            expected = f"{sum(counts)} elements in one piece"
+            raise InvalidArgumentError(
+                f'tensor "{name}": expected {expected}, found {found}', f'tensor "{name}"', expected, found)
+        pairs, first = [], 0
+        for tile, count in zip(tiles, counts, strict=True):
+            pairs.append((tile.array, local.reshape(-1)[first:first + count].reshape(tile.shape)))
+            first += count
         return pairs
 
     def __repr__(self) -> str:
