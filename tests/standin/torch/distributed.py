@@ -84,8 +84,8 @@ def new_group(ranks):
     return _own.world.group(ranks)
 
 
-def get_rank():
-    return _own.rank
+def get_rank(group=None):
+    return _own.rank if group is None else group.own()
 
 
 def all_gather_into_tensor(output, own, group):
@@ -93,11 +93,17 @@ def all_gather_into_tensor(output, own, group):
     output.reshape(-1)[:] = numpy.concatenate([value.reshape(-1) for value in group.exchange(own)])
 
 
-def all_to_all_single(output, sent, group):
+def all_to_all_single(output, sent, output_split_sizes=None, input_split_sizes=None, group=None):
     _require_contiguous(output, sent)
-    assert sent.shape[0] % len(group.ranks) == 0 or sent.ndim > 1
-    pieces = [numpy.array_split(value.reshape(-1), len(group.ranks))[group.own()] for value in group.exchange(sent)]
-    output.reshape(-1)[:] = numpy.concatenate(pieces)
+    group = group or _own.world.group(range(_own.world.ranks))
+    ranks, own = len(group.ranks), group.own()
+    into, out = output_split_sizes or [len(output) / ranks] * ranks, input_split_sizes or [len(sent) / ranks] * ranks
+    assert (sum(into), sum(out)) == (len(output), len(sent)), "PyTorch refuses splits that are not all of a tensor"
+    cuts = numpy.cumsum(out).astype(int)[:-1]
+    brought = group.exchange(numpy.array([piece.copy() for piece in numpy.split(sent, cuts)] + [None], object)[:-1])
+    pieces = [of_rank[own] for of_rank in brought]
+    assert [len(piece) for piece in pieces] == list(into), f"expected {into} from ranks {group.ranks}"
+    output[...] = numpy.concatenate(pieces)
 
 
 def reduce_scatter_tensor(output, pieces, op, group):
