@@ -41,6 +41,8 @@ constexpr CommunicatorRegistry::Options kCommunicatorBounds = {
     .gpu_bytes_max = int64_t{4} << 30, .expected_bytes = int64_t{512} << 20};
 // Of what is remembered of runs of pipelines that have ended: their measurements are large.
 constexpr size_t kPipelineRunBytesMax = size_t{64} << 20;
+// That workers of the controller before have to come back: as a silent one until it is lost.
+constexpr absl::Duration kReturnMax = absl::Seconds(10);
 // For calls that have been answered to reach their clients.
 constexpr absl::Duration kServerGrace = absl::Seconds(1);
 
@@ -214,6 +216,7 @@ Controller::Parts::Parts(const Options& controller_options)
                .channels = &channels,
                .metrics = &metrics});
   metrics.SetEpoch(epoch);
+  if (store->revision() > 0) workers.AwaitReturns(kReturnMax);
   BeWatched(options, queue);
 }
 

@@ -114,6 +114,7 @@ void RunningOperation::AssignWorkers() {
   }
   absl::StatusOr<std::vector<WorkerRecord>> owners =
       environment_.workers.OwnersOf(planned.tensors().devices());
+  if (absl::IsUnavailable(owners.status())) return AwaitWorkers();
   if (!owners.ok()) {
     // A worker that went while its GPU's process was awaited is not the cause, but what came of it.
     const absl::Status& obstacle = attempt.communicators->obstacle();
@@ -128,6 +129,13 @@ void RunningOperation::AssignWorkers() {
         done(shared->Cut(devices));
       },
       &RunningOperation::OnParts);
+}
+
+void RunningOperation::AwaitWorkers() {
+  look_timer_ = environment_.queue.PostAfter(kLookPause, [weak = weak_from_this()] {
+    const std::shared_ptr<RunningOperation> self = weak.lock();
+    if (self != nullptr && !self->finished_) self->AssignWorkers();
+  });
 }
 
 void RunningOperation::OnParts(Parts parts) {
@@ -339,6 +347,7 @@ void RunningOperation::Do(const FinishOperation& /*action*/) {
   finished_ = true;
   environment_.queue.Cancel(deadline_timer_);
   environment_.queue.Cancel(progress_timer_);
+  environment_.queue.Cancel(look_timer_);
   if (!attempts_.empty()) attempts_.back().ReturnCommunicators();
   *shown_.mutable_end_time() = crossmesh::ToProto(environment_.clock.Now());
   *shown_.mutable_report() = Report();

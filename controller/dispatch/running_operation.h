@@ -71,6 +71,8 @@ class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
   static constexpr absl::Duration kProgressInterval = absl::Milliseconds(100);
   // That workers have to answer the controller that takes their tasks up.
   static constexpr absl::Duration kAdoptLimit = absl::Seconds(10);
+  // Between two looks for workers that come back.
+  static constexpr absl::Duration kLookPause = absl::Milliseconds(100);
 
   // All outlive the operation.
   struct Environment {
@@ -109,6 +111,7 @@ class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
   void OnAccepted(const absl::Status& status);
   void OnPlanned(OperationRequest::Planned planned);
   void AssignWorkers();
+  void AwaitWorkers();
   using Parts = absl::StatusOr<std::shared_ptr<const std::vector<WorkerPart>>>;
   void OnParts(Parts parts);
   using Hope = absl::StatusOr<Hopeless>;
@@ -178,6 +181,7 @@ class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
   bool changed_ = false;  // since it was published last
   TaskQueue::Timer deadline_timer_;
   TaskQueue::Timer progress_timer_;
+  TaskQueue::Timer look_timer_;
 };
 
 }  // namespace crossmesh

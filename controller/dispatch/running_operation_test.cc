@@ -103,6 +103,46 @@ TEST_F(RunningOperationTest, AWorkerThatIsNotThereFailsTheOperationBeforeAnythin
   EXPECT_THAT(gateway_.calls, IsEmpty());
 }
 
+TEST_F(RunningOperationTest, AWorkerThatMayComeBackIsAwaited) {
+  EndSession("d");
+  registry_.AwaitReturns(absl::Seconds(10));
+  Start(Request("op-1"));
+  Advance(absl::Seconds(3));
+  EXPECT_EQ(Latest("op-1").state(), v1::OPERATION_STATE_PREPARING);
+  EXPECT_THAT(gateway_.calls, IsEmpty());
+  Join("d");
+  Advance(RunningOperation::kLookPause);
+  FinishAll("op-1");
+  EXPECT_EQ(Latest("op-1").state(), v1::OPERATION_STATE_COMMITTED);
+  EXPECT_EQ(planned_, 1);
+}
+
+TEST_F(RunningOperationTest, AWorkerThatDoesNotComeBackInTimeFailsTheOperation) {
+  EndSession("d");
+  registry_.AwaitReturns(absl::Seconds(10));
+  Start(Request("op-1"));
+  Advance(absl::Seconds(10));
+  EXPECT_THAT(ErrorOf(Latest("op-1")),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("d.0")));
+  EXPECT_EQ(running_.running(), 0);
+}
+
+TEST_F(RunningOperationTest, AnOperationThatAwaitsWorkersCanBeCancelledAndHasItsDeadline) {
+  EndSession("d");
+  registry_.AwaitReturns(absl::Seconds(10));
+  Start(Request("op-1"));
+  Cancel("op-1", "not needed");
+  Run();
+  EXPECT_EQ(Latest("op-1").state(), v1::OPERATION_STATE_CANCELLED);
+  OperationRequest late = Request("op-2");
+  late.deadline = absl::Seconds(2);
+  Start(std::move(late));
+  Advance(absl::Seconds(2));
+  EXPECT_THAT(ErrorOf(Latest("op-2")), StatusIs(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_EQ(running_.running(), 0);
+  EXPECT_EQ(queue_.timers(), 0);
+}
+
 TEST_F(RunningOperationTest, AnIntentThatCannotBeCommittedStartsNothing) {
   sink_.intent_result = absl::AbortedError("epoch 7 is fenced");
   Start(Request("op-1"));

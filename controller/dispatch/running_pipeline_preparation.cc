@@ -101,10 +101,10 @@ void RunningPipeline::LookForWorkers() {
   if (found.ok()) return;
   // Before the first start the client is told at once: no worker is lost that might come back. To
   // a controller that has taken over they all have to come first.
-  const bool may_come = generation_ > 0 || request_.left.has_value();
-  if (!may_come || !absl::IsFailedPrecondition(found)) {
-    return Feed(Machine::PreparationFailed{found});
-  }
+  const bool is_awaited = generation_ > 0 || request_.left.has_value();
+  const bool may_come =
+      absl::IsUnavailable(found) || (is_awaited && absl::IsFailedPrecondition(found));
+  if (!may_come) return Feed(Machine::PreparationFailed{found});
   Feed(Machine::WorkersMissing{found});
   Do(Machine::AwaitWorkers{});
 }

@@ -124,6 +124,27 @@ TEST_F(RunningPipelineTest, AWorkerThatIsNotThereFailsTheRunAtOnce) {
   EXPECT_THAT(gateway_.calls, IsEmpty());
 }
 
+TEST_F(RunningPipelineTest, AWorkerThatMayComeBackIsAwaited) {
+  LoseWorker("d");
+  registry_.AwaitReturns(absl::Seconds(10));
+  StartIterations(2);
+  Advance(absl::Seconds(3));
+  EXPECT_FALSE(Latest().has_end_time());
+  EXPECT_THAT(gateway_.calls, IsEmpty());
+  Join("d");
+  Advance(RunningPipeline::kLookPause);
+  EXPECT_EQ(gateway_.calls.size(), 4);
+}
+
+TEST_F(RunningPipelineTest, AWorkerThatDoesNotComeBackInTimeFailsTheRun) {
+  LoseWorker("d");
+  registry_.AwaitReturns(absl::Seconds(10));
+  StartIterations(2);
+  Advance(absl::Seconds(10));
+  EXPECT_EQ(Latest().state(), v1::PIPELINE_RUN_STATE_FAILED);
+  EXPECT_THAT(Latest().error(), HasSubstr("d.0"));
+}
+
 TEST_F(RunningPipelineTest, ASuspectWorkerIsNotReady) {
   for (int second = 0; second < 7; ++second) {
     clock_.Advance(absl::Seconds(1));

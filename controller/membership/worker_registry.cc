@@ -1,6 +1,7 @@
 #include "controller/membership/worker_registry.h"
 
 #include "common/base/error_place.h"
+#include "common/base/status_macros.h"
 #include "controller/membership/name_guard.h"
 
 #include <algorithm>
@@ -257,14 +258,19 @@ WorkerRecord WorkerRegistry::Lose(Member& member) {
   return member.record;
 }
 
+absl::StatusOr<WorkerRegistry::Member*> WorkerRegistry::FindLive(absl::string_view worker) {
+  const auto found = workers_.find(worker);
+  if (found != workers_.end() && IsLive(found->second.record.state)) return &found->second;
+  const absl::Status none = NotFound(worker, "a live one");
+  if (found != workers_.end() || clock_.Monotonic() >= returned_by_) return none;
+  return absl::UnavailableError(absl::StrCat(none.message(), "; it may yet come back"));
+}
+
 absl::Status WorkerRegistry::Drain(absl::string_view worker) {
   const MutexLock lock(mutex_);
-  const auto found = workers_.find(worker);
-  if (found == workers_.end() || !IsLive(found->second.record.state)) {
-    return NotFound(worker, "a live one");
-  }
-  found->second.record.state = WorkerState::kDraining;
-  found->second.record.draining = true;
+  ASSIGN_OR_RETURN(Member* const member, FindLive(worker));
+  member->record.state = WorkerState::kDraining;
+  member->record.draining = true;
   return absl::OkStatus();
 }
 
@@ -272,11 +278,8 @@ absl::Status WorkerRegistry::Evict(absl::string_view worker) {
   WorkerRecord lost;
   {
     const MutexLock lock(mutex_);
-    const auto found = workers_.find(worker);
-    if (found == workers_.end() || !IsLive(found->second.record.state)) {
-      return NotFound(worker, "a live one");
-    }
-    lost = Lose(found->second);
+    ASSIGN_OR_RETURN(Member* const member, FindLive(worker));
+    lost = Lose(*member);
     names_->Evicted(lost.name, ProcessOf(lost));
   }
   TellLost(lost, absl::UnavailableError("it was evicted"));
@@ -301,6 +304,11 @@ WorkerRecord WorkerRegistry::Described(const WorkerRecord& record) const {
   WorkerRecord described = record;
   described.problem = names_->WhyQuarantined(record.name, clock_.Monotonic()).value_or("");
   return described;
+}
+
+void WorkerRegistry::AwaitReturns(absl::Duration limit) {
+  const MutexLock lock(mutex_);
+  returned_by_ = clock_.Monotonic() + limit;
 }
 
 void WorkerRegistry::Sweep() {
@@ -355,45 +363,6 @@ std::optional<WorkerRegistry::ProcessPlace> WorkerRegistry::FindGpuProcess(
   const WorkerRecord& record = workers_.find(owner->second)->second.record;
   if (!HasProcess(record, process)) return std::nullopt;
   return ProcessPlace{record.name, record.execution_address};
-}
-
-absl::StatusOr<std::vector<WorkerRecord>> WorkerRegistry::OwnersOf(
-    std::span<const DeviceId> devices) const {
-  const MutexLock lock(mutex_);
-  absl::btree_map<std::string, const WorkerRecord*> owners;
-  for (const DeviceId& device : devices) {
-    const auto owner = owner_.find(device);
-    if (owner == owner_.end()) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "device ", ToString(device), ": expected a live worker that owns it, found none"));
-    }
-    const WorkerRecord& record = workers_.find(owner->second)->second.record;
-    if (record.state == WorkerState::kDraining) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("device ", ToString(device), ": expected a worker that takes tasks, found ",
-                       record.name, " draining"));
-    }
-    owners.emplace(record.name, &record);
-  }
-  std::vector<WorkerRecord> records;
-  for (const auto& [name, record] : owners) records.push_back(*record);
-  return records;
-}
-
-std::string WorkerRegistry::WhyNoM2n(std::span<const DeviceId> devices) const {
-  const MutexLock lock(mutex_);
-  for (const DeviceId& device : devices) {
-    const auto owner = owner_.find(device);
-    if (owner == owner_.end()) return absl::StrCat("no live worker owns ", ToString(device));
-    const WorkerRecord& record = workers_.find(owner->second)->second.record;
-    if (!record.m2n) return absl::StrCat("worker ", record.name, " does not have it");
-  }
-  return "";
-}
-
-size_t WorkerRegistry::m2n_workers() const {
-  const MutexLock lock(mutex_);
-  return m2n_workers_;
 }
 
 }  // namespace crossmesh

@@ -109,12 +109,14 @@ class WorkerRegistry {
   // silent: workers that had no answer have broken off, and come again. `left`: on purpose, without
   // a task.
   void SessionEnded(absl::string_view worker, uint64_t session, bool left);
-  absl::Status Drain(absl::string_view worker);  // NotFound
-  // The worker is lost at once, and its process does not get the name again. NotFound: there is no
-  // live one.
+  // NotFound: there is no live one; Unavailable: it may yet come back.
+  absl::Status Drain(absl::string_view worker);
+  // The worker is lost at once, and its process does not get the name again. Errors as Drain.
   absl::Status Evict(absl::string_view worker);
   // Takes a lost worker off the list. NotFound; FailedPrecondition: it is not lost.
   absl::Status Forget(absl::string_view worker);
+  // From now on, for so long, workers of a former controller may come back.
+  void AwaitReturns(absl::Duration limit);
   // Looks for silent workers; call every heartbeat interval or oftener. Between two calls a worker
   // is silent for an interval at most: one that comes late tells that this process did not run, and
   // then no beat was heard.
@@ -123,7 +125,8 @@ class WorkerRegistry {
   std::vector<WorkerRecord> List() const;
   absl::StatusOr<WorkerRecord> Get(absl::string_view worker) const;
   // The workers that own `devices`, by name; a suspect one counts as there. FailedPrecondition
-  // names the first device whose worker is not there, lost or draining.
+  // names the first device whose worker is not there, lost or draining; Unavailable one whose
+  // worker may yet come back.
   absl::StatusOr<std::vector<WorkerRecord>> OwnersOf(std::span<const DeviceId> devices) const;
 
   // Why GPUs among these devices cannot use NCCL M2N, naming the first that lacks it; empty: they
@@ -163,6 +166,7 @@ class WorkerRegistry {
   // Null when that session is over.
   Member* FindSession(absl::string_view worker, uint64_t session)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Member*> FindLive(absl::string_view worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   WorkerRecord Lose(Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellLost(const WorkerRecord& worker, const absl::Status& why);
   // Of the processes of `before` those that are not of `after`.
@@ -182,6 +186,7 @@ class WorkerRegistry {
   uint64_t last_session_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<absl::Duration> swept_ ABSL_GUARDED_BY(mutex_);
   absl::Duration excused_until_ ABSL_GUARDED_BY(mutex_);  // monotonic: this process did not run
+  absl::Duration returned_by_ ABSL_GUARDED_BY(mutex_);    // monotonic: as AwaitReturns says
 };
 
 }  // namespace crossmesh

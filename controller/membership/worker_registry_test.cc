@@ -242,30 +242,6 @@ TEST_F(WorkerRegistryTest, AWorkerThatLeftIsForgotten) {
   EXPECT_THAT(listener_.heard, ElementsAre("ready w0", "lost w0: it left"));
 }
 
-TEST_F(WorkerRegistryTest, OwnersAreEachNamedOnce) {
-  Join(Record("w1", {{"b", 0}}));
-  Join(Record("w0", {{"a", 0}, {"a", 1}}));
-  const std::vector<DeviceId> devices = {{"a", 1}, {"b", 0}, {"a", 0}};
-  ASSERT_OK_AND_ASSIGN(const std::vector<WorkerRecord> owners, registry_.OwnersOf(devices));
-  ASSERT_EQ(owners.size(), 2u);
-  EXPECT_EQ(owners[0].name, "w0");
-  EXPECT_EQ(owners[1].name, "w1");
-}
-
-TEST_F(WorkerRegistryTest, ADeviceWithoutALiveWorkerIsNamed) {
-  registry_.SessionEnded("w0", Join(Record("w0", {{"a", 0}})), /*left=*/false);
-  EXPECT_THAT(registry_.OwnersOf(std::vector<DeviceId>{{"a", 0}}),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("a.0")));
-}
-
-TEST_F(WorkerRegistryTest, ADrainingWorkerTakesNoNewWork) {
-  Join(Record("w0", {{"a", 0}}));
-  ASSERT_OK(registry_.Drain("w0"));
-  EXPECT_THAT(registry_.OwnersOf(std::vector<DeviceId>{{"a", 0}}),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("draining")));
-  EXPECT_THAT(registry_.Drain("w1"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("w1")));
-}
-
 TEST_F(WorkerRegistryTest, ADrainingWorkerStaysSoWhateverItMissesOrRenews) {
   const uint64_t session = Join(Record("w0", {{"a", 0}}));
   ASSERT_OK(registry_.Drain("w0"));

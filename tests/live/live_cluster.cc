@@ -186,6 +186,20 @@ void LiveCluster::Signal(const std::string& name, int signal) {
 
 void LiveCluster::Kill(const std::string& name) { daemons_.at(name).Kill(); }
 
+absl::Status LiveCluster::Stop(const std::string& name) {
+  ChildProcess& daemon = daemons_.at(name);
+  daemon.Terminate();
+  std::optional<std::string> exit;
+  WaitUntil(kJoinMax, [&] {
+    exit = daemon.ExitText();
+    return exit.has_value();
+  });
+  if (exit == "exit status 0") return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(name, ": expected exit status 0, found ",
+                                          exit.value_or("that it runs"), "; its log ends:\n",
+                                          EndOfLog(name)));
+}
+
 absl::StatusOr<nlohmann::json> LiveCluster::Ready(const std::string& name) const {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(PathOf(name + ".ready")));
   nlohmann::json ready = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);

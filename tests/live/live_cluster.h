@@ -65,6 +65,8 @@ class LiveCluster {
   void Signal(const std::string& name, int signal);
   // Ends it by SIGKILL and waits for that.
   void Kill(const std::string& name);
+  // Asks it to end and waits for that. Internal: it ended otherwise than as asked.
+  absl::Status Stop(const std::string& name);
   // What a daemon wrote into its ready file.
   absl::StatusOr<nlohmann::json> Ready(const std::string& name) const;
 

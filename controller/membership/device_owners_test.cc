@@ -1,0 +1,100 @@
+// Which workers own devices, and what is said of one that has none.
+
+#include "common/base/fake_clock.h"
+#include "common/testing/status_matchers.h"
+#include "controller/membership/worker_registry.h"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using testing::HasSubstr;
+
+class DeafListener final : public MembershipListener {
+ public:
+  void OnWorkerLost(const WorkerRecord& /*worker*/, const absl::Status& /*why*/) override {}
+  void OnWorkerReady(const WorkerRecord& /*worker*/) override {}
+  void OnGpuProcessLost(const RankName& /*process*/, const absl::Status& /*why*/) override {}
+};
+
+class DeviceOwnersTest : public testing::Test {
+ protected:
+  static WorkerRecord RecordOf(std::string name, std::vector<DeviceId> devices) {
+    WorkerRecord record;
+    record.name = std::move(name);
+    record.incarnation = 1;
+    record.devices = std::move(devices);
+    record.execution_address = "at-" + record.name;
+    return record;
+  }
+  // The number of its session.
+  uint64_t Join(WorkerRecord record) {
+    const absl::StatusOr<uint64_t> session = registry_.Register(std::move(record));
+    EXPECT_OK(session);
+    return *session;
+  }
+
+  FakeClock clock_;
+  DeafListener listener_;
+  WorkerRegistry registry_{WorkerRegistry::Options{}, clock_, listener_};
+};
+
+TEST_F(DeviceOwnersTest, OwnersAreEachNamedOnce) {
+  Join(RecordOf("w1", {{"b", 0}}));
+  Join(RecordOf("w0", {{"a", 0}, {"a", 1}}));
+  const std::vector<DeviceId> devices = {{"a", 1}, {"b", 0}, {"a", 0}};
+  ASSERT_OK_AND_ASSIGN(const std::vector<WorkerRecord> owners, registry_.OwnersOf(devices));
+  ASSERT_EQ(owners.size(), 2u);
+  EXPECT_EQ(owners[0].name, "w0");
+  EXPECT_EQ(owners[1].name, "w1");
+}
+
+TEST_F(DeviceOwnersTest, ADeviceWithoutALiveWorkerIsNamed) {
+  registry_.SessionEnded("w0", Join(RecordOf("w0", {{"a", 0}})), /*left=*/false);
+  EXPECT_THAT(registry_.OwnersOf(std::vector<DeviceId>{{"a", 0}}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("a.0")));
+}
+
+TEST_F(DeviceOwnersTest, WhileWorkersMayComeBackADeviceWithoutOneIsOnlyUnavailable) {
+  registry_.AwaitReturns(absl::Seconds(10));
+  const std::vector<DeviceId> devices = {{"a", 0}};
+  clock_.Advance(absl::Seconds(9));
+  EXPECT_THAT(registry_.OwnersOf(devices),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("a.0")));
+  Join(RecordOf("w0", {{"a", 0}}));
+  EXPECT_OK(registry_.OwnersOf(devices));
+  ASSERT_OK(registry_.Drain("w0"));
+  EXPECT_THAT(registry_.OwnersOf(devices), StatusIs(absl::StatusCode::kFailedPrecondition));
+  clock_.Advance(absl::Seconds(1));
+  EXPECT_THAT(registry_.OwnersOf(std::vector<DeviceId>{{"b", 0}}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("b.0")));
+}
+
+TEST_F(DeviceOwnersTest, ADrainingWorkerTakesNoNewWork) {
+  Join(RecordOf("w0", {{"a", 0}}));
+  ASSERT_OK(registry_.Drain("w0"));
+  EXPECT_THAT(registry_.OwnersOf(std::vector<DeviceId>{{"a", 0}}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("draining")));
+  EXPECT_THAT(registry_.Drain("w1"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("w1")));
+}
+
+TEST_F(DeviceOwnersTest, WhileAWorkerMayComeBackItIsNotSaidToBeNone) {
+  registry_.AwaitReturns(absl::Seconds(10));
+  EXPECT_THAT(registry_.Drain("w0"), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("w0")));
+  EXPECT_THAT(registry_.Evict("w0"), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("w0")));
+  // It was here, and is lost.
+  registry_.SessionEnded("w1", Join(RecordOf("w1", {{"b", 0}})), /*left=*/false);
+  EXPECT_THAT(registry_.Drain("w1"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("w1")));
+  clock_.Advance(absl::Seconds(10));
+  EXPECT_THAT(registry_.Drain("w0"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("w0")));
+}
+
+}  // namespace
+}  // namespace crossmesh

@@ -1,0 +1,224 @@
+// Every daemon of a cluster is restarted, one after the other, while clients go on.
+
+#include "client/client.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/base/thread.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/health_check.h"
+#include "common/rpc/not_leader.h"
+#include "common/testing/patience.h"
+#include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
+#include "controller/store/etcd/testing/etcd_process.h"
+#include "tests/live/live_cluster.h"
+#include "tests/live/reshard_case.h"
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
+#include <absl/time/time.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::IsEmpty;
+
+// A hand-over takes less than a second; the rest is for a loaded machine.
+constexpr absl::Duration kWorstMax = absl::Seconds(5);
+
+// A client that makes one call after the other. Thread-safe.
+class SteadyClient {
+ public:
+  // Gets the number of the call.
+  using Call = std::function<absl::Status(Client&, int)>;
+
+  SteadyClient(std::string addresses, Call call)
+      : addresses_(std::move(addresses)),
+        call_(std::move(call)),
+        thread_("steady", [this] { Run(); }) {}
+  ~SteadyClient() { Stop(); }
+  SteadyClient(const SteadyClient&) = delete;
+  SteadyClient& operator=(const SteadyClient&) = delete;
+
+  int done() const { return done_; }
+  // So that a call that began after this has ended.
+  void AwaitAnother() const {
+    const int before = done_;
+    for (const Patience patience; done_ < before + 2;) patience.Check();
+  }
+  void Stop() {
+    stopped_ = true;
+    thread_.Join();
+  }
+  std::vector<std::string> failures() const {
+    const MutexLock lock(mutex_);
+    return failures_;
+  }
+  absl::Duration worst() const {
+    const MutexLock lock(mutex_);
+    return worst_;
+  }
+
+ private:
+  void Run() {
+    absl::StatusOr<Client> client = Client::Connect(addresses_, {});
+    for (int number = 0; !stopped_; ++number) {
+      const absl::Duration begin = clock_.Monotonic();
+      const absl::Status status = client.ok() ? call_(*client, number) : client.status();
+      const absl::Duration took = clock_.Monotonic() - begin;
+      ++done_;
+      const MutexLock lock(mutex_);
+      worst_ = std::max(worst_, took);
+      if (!status.ok()) failures_.push_back(absl::StrCat(number, ": ", status.ToString()));
+    }
+  }
+
+  const std::string addresses_;
+  const Call call_;
+  const RealClock clock_;
+  std::atomic<bool> stopped_ = false;
+  std::atomic<int> done_ = 0;
+  mutable Mutex mutex_;
+  std::vector<std::string> failures_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration worst_ ABSL_GUARDED_BY(mutex_);
+  Thread thread_;  // last: it uses the others
+};
+
+v1::Mesh MeshOf(int number) {
+  v1::Mesh mesh;
+  mesh.set_name(absl::StrCat("m-", number % 100));
+  mesh.set_axes("data=1");
+  mesh.set_devices("node-0.0");
+  return mesh;
+}
+
+// Each kind of call in turn.
+absl::Status AskSomething(Client& client, int number, const v1::ReshardSpec& spec) {
+  switch (number % 5) {
+    case 0:
+      return client.CreateMesh(MeshOf(number)).status();
+    case 1:
+      return client.GetMesh(MeshOf(number - 1).name()).status();
+    case 2:
+      return client.ListMeshes().status();
+    case 3: {
+      v1::PlanReshardRequest request;
+      *request.mutable_spec() = spec;
+      return client.Plan(request).status();
+    }
+    default:
+      return client.ListWorkers().status();
+  }
+}
+
+absl::Status MoveOnce(Client& client, const v1::ReshardSpec& spec) {
+  v1::ExecuteReshardRequest request;
+  *request.mutable_spec() = spec;
+  request.set_request_id(NewRequestId());
+  const absl::StatusOr<v1::Operation> begun = client.Start(request);
+  if (!begun.ok()) return begun.status();
+  const absl::StatusOr<v1::Operation> ended =
+      client.Watch(begun->id(), [](const v1::Operation&) {});
+  return ended.ok() ? OutcomeOf(*ended) : ended.status();
+}
+
+class RollingRestartTest : public testing::Test {
+ protected:
+  void Start(std::vector<std::string> controllers, std::vector<std::string> flags) {
+    ASSERT_OK_AND_ASSIGN(cluster_, LiveCluster::Start({.workers = {"node-0", "node-1", "node-2"},
+                                                       .controller_flags = std::move(flags),
+                                                       .controllers = std::move(controllers)}));
+    ASSERT_OK_AND_ASSIGN(reshard_,
+                         ReshardCase::Create({.manifest = TensorsOf(1 << 20)}, *cluster_));
+    calls_ = std::make_unique<SteadyClient>(cluster_->controller_address(),
+                                            [&spec = reshard_->spec()](Client& client, int number) {
+                                              return AskSomething(client, number, spec);
+                                            });
+    operations_ = std::make_unique<SteadyClient>(
+        cluster_->controller_address(),
+        [&spec = reshard_->spec()](Client& client, int) { return MoveOnce(client, spec); });
+    operations_->AwaitAnother();
+  }
+  // True when it leads, false when it stands by; else nothing answers.
+  absl::StatusOr<bool> Leads(const std::string& controller) const {
+    absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
+        BuildRpcChannel({.address = absl::StrCat("unix:", cluster_->PathOf(controller + ".sock"))});
+    if (!channel.ok()) return channel.status();
+    return IsServing(*channel, kLeaderService, absl::Seconds(5));
+  }
+  void AwaitThat(const std::string& controller, bool leads) const {
+    const Patience patience;
+    for (absl::StatusOr<bool> found = Leads(controller); !found.ok() || *found != leads;
+         patience.Check()) {
+      found = Leads(controller);
+    }
+  }
+  // What is in a worker's memory ends with it, so operations end first.
+  void RestartWorkers() {
+    operations_->Stop();
+    for (const std::string& worker : cluster_->workers()) {
+      ASSERT_OK(cluster_->Stop(worker));
+      ASSERT_OK(cluster_->StartWorker(worker));
+      ASSERT_OK(cluster_->WaitForWorker(worker, v1::WORKER_STATE_READY));
+      calls_->AwaitAnother();
+    }
+  }
+  void CheckClients() {
+    calls_->Stop();
+    EXPECT_THAT(calls_->failures(), IsEmpty());
+    EXPECT_THAT(operations_->failures(), IsEmpty());
+    EXPECT_LT(calls_->worst(), kWorstMax);
+    std::cout << calls_->done() << " calls, the longest of " << calls_->worst() << "; "
+              << operations_->done() << " operations, the longest of " << operations_->worst()
+              << "\n";
+  }
+
+  std::unique_ptr<LiveCluster> cluster_;
+  std::unique_ptr<ReshardCase> reshard_;
+  std::unique_ptr<SteadyClient> calls_;
+  std::unique_ptr<SteadyClient> operations_;
+};
+
+TEST_F(RollingRestartTest, OfTwoControllersAndTheWorkersNoCallFails) {
+  const EtcdProcess etcd;
+  Start({"first", "second"}, {"--etcd", etcd.endpoint()});
+  AwaitThat("second", false);
+  // Each leads when it is asked to stop.
+  for (const auto& [controller, next] :
+       {std::pair<std::string, std::string>{"first", "second"}, {"second", "first"}}) {
+    ASSERT_OK(cluster_->Stop(controller));
+    AwaitThat(next, true);
+    ASSERT_OK(cluster_->StartController(controller));
+    AwaitThat(controller, false);
+    operations_->AwaitAnother();
+  }
+  RestartWorkers();
+  CheckClients();
+}
+
+TEST_F(RollingRestartTest, OfAControllerWithAStoreNoCallFails) {
+  const TemporaryFolder state;
+  Start({LiveCluster::kController}, {"--state-dir", state.PathOf("state")});
+  for (int restart = 0; restart < 2; ++restart) {
+    ASSERT_OK(cluster_->Stop(LiveCluster::kController));
+    ASSERT_OK(cluster_->StartController());
+    operations_->AwaitAnother();
+  }
+  RestartWorkers();
+  CheckClients();
+}
+
+}  // namespace
+}  // namespace crossmesh
