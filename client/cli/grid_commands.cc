@@ -4,11 +4,14 @@
 #include "client/cli/grid_layouts_command.h"
 #include "client/cli/grid_report.h"
 #include "client/cli/grid_tune_command.h"
+#include "client/cli/layer_exposures_report.h"
 #include "client/cli/layer_grids_report.h"
 #include "client/cli/options.h"
+#include "client/cli/program_of_grid.h"
 #include "common/base/format.h"
 #include "common/base/status_macros.h"
 #include "common/base/table.h"
+#include "planner/layers/planned_layers.h"
 #include "planner/parallelism/programs/layer_grids_price.h"
 #include "planner/parallelism/published/axonn_model.h"
 #include "planner/parallelism/published/published_models.h"
@@ -85,6 +88,7 @@ absl::Status Rank(Cli& cli, const RankFlags& flags) {
 struct NamedGridsFlags {
   GridFlags grid;
   std::vector<std::string> grids;
+  bool by_layer = false;
 };
 
 // `over_memory`: grids that do not fit are priced as well.
@@ -116,16 +120,37 @@ absl::StatusOr<std::vector<LayerGridsPrice>> PriceAllLayers(const GridRequest& r
   return priced;
 }
 
-absl::Status Explain(Cli& cli, const NamedGridsFlags& flags) {
+// With what the program of the grid is predicted to take layer by layer.
+absl::Status AnswerByLayer(Cli& cli, const NamedGridsFlags& flags, const GridRequest& request,
+                           std::pair<nlohmann::json, std::string> answer) {
+  auto& [document, text] = answer;
+  if (flags.by_layer) {
+    ASSIGN_OR_RETURN(const DescribedDevices described, flags.grid.ReadDescribedDevices());
+    ASSIGN_OR_RETURN(LayerProgram program,
+                     ProgramOfGrid(request, flags.grids.front(), described.devices,
+                                   {request.step.training().overlaps, request.pending_scatters}));
+    ASSIGN_OR_RETURN(const auto planned, PlanLayers(std::move(program), described.topology));
+    const v1::LayerRunSummary run = planned->Summary().layers();
+    document["program_seconds"] = planned->run.seconds;
+    document["layers"] = LayerExposuresDocument(run);
+    absl::StrAppend(&text, "\n", LayerExposuresText(run),
+                    "\nas a program: ", FormatSeconds(planned->run.seconds), "\n");
+  }
+  return cli.Answer(document, text);
+}
+
+absl::Status ExplainGrid(Cli& cli, const NamedGridsFlags& flags) {
   ASSIGN_OR_RETURN(const GridRequest request, flags.grid.Read());
   if (HasLayerGrids(flags)) {
     ASSIGN_OR_RETURN(const auto prices, PriceAllLayers(request, flags, false));
-    return cli.Answer(LayerGridsDocument(request, prices.front()),
-                      LayerGridsExplanation(request, prices.front()));
+    return AnswerByLayer(cli, flags, request,
+                         {LayerGridsDocument(request, prices.front()),
+                          LayerGridsExplanation(request, prices.front())});
   }
   ASSIGN_OR_RETURN(const std::vector<RankedGrid> grids, PriceAll(request, flags, false));
-  return cli.Answer(GridExplanationDocument(request, grids.front()),
-                    GridExplanation(request, grids.front()));
+  return AnswerByLayer(
+      cli, flags, request,
+      {GridExplanationDocument(request, grids.front()), GridExplanation(request, grids.front())});
 }
 
 absl::Status Compare(Cli& cli, const NamedGridsFlags& flags) {
@@ -195,6 +220,12 @@ void AddNamedGridsCommand(Cli& cli, CLI::App& group, const NamedGridsCommand& na
   grids.Required();
   if (named.count > 0) grids.Expect(named.count);
   flags->grid.AddTo(command);
+  if (named.action == ExplainGrid) {
+    flags->grid.AddProgramTo(command);
+    AddFlag(command, "--by-layer", flags->by_layer,
+            "Also what of each layer's collectives is exposed, by the program of the grid on "
+            "--devices");
+  }
   cli.Run(command, [&cli, flags, action = named.action] { return action(cli, *flags); });
 }
 
@@ -206,7 +237,7 @@ void AddGridCommands(Cli& cli, CLI::App& app) {
   AddRankCommand(cli, group);
   AddNamedGridsCommand(
       cli, group,
-      {"explain", "Shows where the time and the memory of a grid go", "r=8,z=8", 1, Explain});
+      {"explain", "Shows where the time and the memory of a grid go", "r=8,z=8", 1, ExplainGrid});
   AddNamedGridsCommand(
       cli, group,
       {"compare", "Sets the predictions of grids side by side", "z=64 r=8,z=8", 0, Compare});

@@ -2,6 +2,7 @@
 
 #include "client/cli/cli.h"
 #include "client/cli/grid_flags.h"
+#include "client/cli/layer_exposures_report.h"
 #include "client/cli/layer_grids_report.h"
 #include "client/cli/options.h"
 #include "client/cli/program_of_grid.h"
@@ -42,6 +43,7 @@ struct GridTuneFlags {
   int64_t iterations = 3;
   bool with_pipeline = false;
   bool no_checksums = false;
+  bool by_layer = false;
 };
 
 // A grid that was rehearsed.
@@ -52,8 +54,9 @@ struct RehearsedGrid {
   int64_t rank = 0;  // by the cost model, from 1
   double predicted = 0;
   double measured = 0;
-  double exposed = 0;  // as predicted
-  std::string run;     // its id
+  double exposed = 0;          // as predicted
+  v1::LayerRunSummary layers;  // of which only these, as predicted
+  std::string run;             // its id
   absl::Status outcome;
 
   std::string name() const {
@@ -150,6 +153,7 @@ absl::Status Rehearse(const Rehearsal& on, const StepModel& step, const GridTune
   for (const v1::LayerRunSummary::Transfer& transfer : run.plan().layers().transfers()) {
     grid.exposed += transfer.exposed_seconds();
   }
+  *grid.layers.mutable_layers() = run.plan().layers().layers();
   return absl::OkStatus();
 }
 
@@ -177,6 +181,15 @@ std::vector<std::string> SourcesOf(const GridRequest& request, const RehearsedGr
     }
   }
   return sources;
+}
+
+std::string LayersText(const std::vector<RehearsedGrid>& grids) {
+  std::string text;
+  for (const RehearsedGrid& grid : grids) {
+    if (!grid.outcome.ok()) continue;
+    absl::StrAppend(&text, "\n", grid.name(), ", as predicted\n", LayerExposuresText(grid.layers));
+  }
+  return text;
 }
 
 std::string TuneText(const GridRequest& request, const std::vector<RehearsedGrid>& grids,
@@ -221,6 +234,7 @@ nlohmann::json TuneDocument(const GridRequest& request, const std::vector<Rehear
     of["predicted_seconds"] = grid.predicted;
     of["exposed_seconds"] = grid.exposed;
     of["measured_seconds"] = grid.measured;
+    of["layers"] = LayerExposuresDocument(grid.layers);
   }
   if (const RehearsedGrid* const best = BestOf(grids)) {
     document["best"] = best->name();
@@ -257,8 +271,9 @@ absl::Status Tune(Cli& cli, const GridTuneFlags& flags) {
     failed.Update(At(name, grids[place].outcome));
   }
   progress.Finish(absl::StrCat("tune: ", grids.size(), " grids tried"));
-  RETURN_IF_ERROR(
-      cli.Answer(TuneDocument(request, grids, findings), TuneText(request, grids, findings)));
+  RETURN_IF_ERROR(cli.Answer(
+      TuneDocument(request, grids, findings),
+      absl::StrCat(TuneText(request, grids, findings), flags.by_layer ? LayersText(grids) : "")));
   cli.SetExitCode(ExitCode::kFailed);
   return failed;
 }
@@ -284,6 +299,8 @@ void AddGridTuneCommand(Cli& cli, CLI::App& group) {
   AddOption(command, "--top", flags->top, "So many of the best grids").ShowDefault();
   AddOption(command, "--iterations", flags->iterations, "Of each grid").ShowDefault();
   AddFlag(command, "--with-pipeline", flags->with_pipeline, "Grids with stages as well");
+  AddFlag(command, "--by-layer", flags->by_layer,
+          "Also what of each layer's collectives is predicted to be exposed");
   AddFlag(command, "--no-checksums", flags->no_checksums, "Transfers are not verified");
   cli.Run(command, [&cli, flags] { return Tune(cli, *flags); });
 }

@@ -1,5 +1,6 @@
 #include "client/cli/pipeline_run_report.h"
 
+#include "client/cli/layer_exposures_report.h"
 #include "client/cli/report_text.h"
 #include "client/outcome.h"
 #include "common/base/format.h"
@@ -191,6 +192,8 @@ std::string PipelineRunText(const v1::PipelineRun& run) {
   if (run.has_plan()) {
     absl::StrAppend(&text, RankTable(run),
                     run.plan().has_layers() ? LayerTransferTable(run) : TransferTable(run));
+    const std::string layers = LayerExposuresText(run.plan().layers());
+    if (!layers.empty()) absl::StrAppend(&text, "\n", layers);
   }
   return text;
 }

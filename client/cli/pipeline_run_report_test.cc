@@ -270,12 +270,19 @@ TEST(PipelineRunReportTest, TransfersOfALayerProgramAreToldByName) {
   transfer.set_hidden_seconds(0.001);
   v1::LayerRunSummary::Transfer& other = *run.mutable_plan()->mutable_layers()->add_transfers();
   other.set_name("qkv.gather");
+  v1::LayerRunSummary::Layer& layer = *run.mutable_plan()->mutable_layers()->add_layers();
+  EXPECT_THAT(PipelineRunText(run), Not(HasSubstr("LAYER")));  // of ops that say none
+  layer.set_name("layer3");
+  layer.set_op_seconds(0.5);
+  layer.set_exposed_seconds(0.030);
+  layer.set_hidden_seconds(0.001);
   v1::PipelineMeasurement::Transfer& measured = *run.mutable_measurement()->add_transfers();
   measured.set_name("qkv.sum");
   measured.set_transfer_seconds(0.011);
   const std::string text = PipelineRunText(run);
   EXPECT_THAT(text, ContainsRegex("qkv.sum +4 +10.00 ms +11.00 ms +.10.0 % +30.00 ms +1.00 ms"));
   EXPECT_THAT(text, ContainsRegex("qkv.gather +0 +0 s +- +- "));
+  EXPECT_THAT(text, ContainsRegex("layer3 +500.00 ms +30.00 ms +1.00 ms"));
   EXPECT_THAT(text, Not(HasSubstr("EDGE")));
 }
 

@@ -34,6 +34,7 @@ struct LayerProgram {
     std::string name;  // of its own on its rank, e.g. "m0.layer3.qkv.forward"
     RankIndex rank = 0;
     double seconds = 0;
+    std::string layer = {};  // e.g. "layer3", by which predictions are summed up; empty: none's
   };
   struct Tensor {
     TensorSpec tensor;

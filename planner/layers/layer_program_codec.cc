@@ -110,7 +110,7 @@ class LayerDecoder {
                        DescribedLayers::kSecondsMax, ", found ", op.seconds());
       }
       layers_.program.ops.push_back(
-          {.name = op.name(), .rank = op.rank(), .seconds = op.seconds()});
+          {.name = op.name(), .rank = op.rank(), .seconds = op.seconds(), .layer = op.layer()});
     }
     return absl::OkStatus();
   }
@@ -170,6 +170,7 @@ v1::LayerProgramSpec ToProto(const LayerProgram& program) {
     out.set_name(op.name);
     out.set_rank(op.rank);
     out.set_seconds(op.seconds);
+    out.set_layer(op.layer);
   }
   for (const LayerProgram::Transfer& transfer : program.transfers) {
     v1::LayerProgramSpec::Transfer& out = *proto.add_transfers();

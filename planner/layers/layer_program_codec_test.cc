@@ -32,6 +32,7 @@ Spec SumSpec() {
     Spec::Op& op = *spec.add_ops();
     op.set_name(name);
     op.set_seconds(0.5);
+    op.set_layer("layer0");
   }
   Spec::Transfer& sum = *spec.add_transfers();
   sum.set_name("sum");
@@ -56,6 +57,7 @@ TEST(LayerProgramCodecTest, ASpecificationIsDecoded) {
   ASSERT_EQ(program.ops.size(), 2);
   EXPECT_EQ(program.ops[1].name, "norm");
   EXPECT_EQ(program.ops[1].seconds, 0.5);
+  EXPECT_EQ(program.ops[1].layer, "layer0");
   ASSERT_EQ(program.transfers.size(), 1);
   EXPECT_THAT(program.transfers[0].partial, ElementsAre("c"));
   EXPECT_EQ(program.transfers[0].buffers, 1);
@@ -131,6 +133,12 @@ TEST(LayerProgramCodecTest, ASummaryTellsWhatIsExposed) {
   EXPECT_EQ(sum.messages(), 1);
   EXPECT_EQ(sum.exposed_seconds(), planned->run.exposures[0].exposed);
   EXPECT_EQ(sum.seconds(), planned->transfers[0].seconds());
+  ASSERT_EQ(summary.layers().layers_size(), 1);
+  const v1::LayerRunSummary::Layer& layer = summary.layers().layers(0);
+  EXPECT_EQ(layer.name(), "layer0");
+  EXPECT_EQ(layer.op_seconds(), 1);
+  EXPECT_EQ(layer.exposed_seconds(), sum.exposed_seconds());
+  EXPECT_EQ(layer.hidden_seconds(), sum.hidden_seconds());
 }
 
 TEST(LayerProgramCodecTest, AProgramIsEncodedAsItIsDecoded) {

@@ -166,11 +166,14 @@ class LayerRun {
     for (const TimeSpan& op : run_.ops) run_.seconds = std::max(run_.seconds, op.end);
     for (size_t t = 0; t < exposed_.size(); ++t) {
       LayerTimeline::Exposure& of = run_.exposures[t];
+      auto& of_messages = run_.message_exposures.emplace_back();
       for (size_t m = 0; m < exposed_[t].size(); ++m) {
         const TimeSpan& passing = run_.messages[t][m];
         const double exposed = SecondsCovered(exposed_[t][m]);
+        const double hidden = passing.end - passing.begin - exposed;
+        of_messages.push_back({.exposed = exposed, .hidden = hidden});
         of.exposed += exposed;
-        of.hidden += passing.end - passing.begin - exposed;
+        of.hidden += hidden;
       }
     }
   }

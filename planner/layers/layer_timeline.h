@@ -22,11 +22,12 @@ struct LayerTimeline {
     double for_others = 0;     // messages that were not: another rank had not come so far
   };
 
-  std::vector<TimeSpan> ops;                    // as in the program
-  std::vector<std::vector<TimeSpan>> messages;  // [transfer][message]
-  std::vector<Wait> waits;                      // by op
-  std::vector<Exposure> exposures;              // by transfer: sums over its messages
-  double seconds = 0;                           // to the last end of an op
+  std::vector<TimeSpan> ops;                             // as in the program
+  std::vector<std::vector<TimeSpan>> messages;           // [transfer][message]
+  std::vector<Wait> waits;                               // by op
+  std::vector<std::vector<Exposure>> message_exposures;  // [transfer][message]
+  std::vector<Exposure> exposures;                       // by transfer: sums over its messages
+  double seconds = 0;                                    // to the last end of an op
 };
 
 // What a message of each transfer takes when it has its ports to itself.

@@ -1,9 +1,11 @@
+#include "planner/layers/layer_exposures.h"
 #include "planner/layers/planned_layers.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace crossmesh {
 namespace {
@@ -35,6 +37,15 @@ v1::LayerRunSummary RunOf(const PlannedLayers& planned) {
     out.set_exposed_seconds(planned.run.exposures[t].exposed);
     out.set_hidden_seconds(planned.run.exposures[t].hidden);
     out.set_plan_id(planned.transfers[t].plan->id().ToString());
+  }
+  const std::vector<LayerExposure> layers = ExposuresByLayer(planned.program, planned.run);
+  for (const LayerExposure& layer : layers) {
+    if (layers.size() > kToldOpsMax) break;
+    v1::LayerRunSummary::Layer& out = *summary.add_layers();
+    out.set_name(layer.name);
+    out.set_op_seconds(layer.op_seconds);
+    out.set_exposed_seconds(layer.messages.exposed);
+    out.set_hidden_seconds(layer.messages.hidden);
   }
   return summary;
 }

@@ -60,10 +60,11 @@ TEST_F(LayersTest, GridsAreTunedOnTheWorkers) {
   const std::string tune =
       absl::StrCat("grid tune --controller ", cluster_->controller_address(), " --devices ",
                    kDevices, " --device a100 --with-pipeline ", kModel);
-  const ProgramResult shown = Crossmesh(absl::StrCat(tune, "--top 4"));
+  const ProgramResult shown = Crossmesh(absl::StrCat(tune, "--top 4 --by-layer"));
   ASSERT_EQ(shown.exit_status, 0) << shown.error;
   EXPECT_THAT(shown.out, HasSubstr("MEASURED"));
   EXPECT_THAT(shown.out, HasSubstr("best: "));
+  EXPECT_THAT(shown.out, HasSubstr("layer1 "));
   EXPECT_THAT(shown.out, HasSubstr("WHAT TO CHANGE"));
   const ProgramResult named =
       Crossmesh(absl::StrCat(tune, "--json r=4 c=2,r=2 r=2,z=2 z=4 data=4 z=2,pipeline=2"));
@@ -79,6 +80,12 @@ TEST_F(LayersTest, GridsAreTunedOnTheWorkers) {
   for (const nlohmann::json& grid : document["grids"]) {
     EXPECT_GT(grid["measured_seconds"], 0) << grid;
     EXPECT_GT(grid["predicted_seconds"], 0) << grid;
+    double exposed = 0;
+    for (const nlohmann::json& layer : grid["layers"]) {
+      exposed += layer["exposed_seconds"].get<double>();
+    }
+    EXPECT_EQ(grid["layers"].size(), 4);  // two, logits, and what is of none
+    EXPECT_NEAR(exposed, grid["exposed_seconds"], 1e-9) << grid;
     const ProgramResult run =
         Crossmesh(absl::StrCat("pipeline show ", grid["run"].get<std::string>(), " --json",
                                " --controller ", cluster_->controller_address()));

@@ -72,11 +72,23 @@ class LayerTransfer:
 
 
 @dataclass(frozen=True)
+class LayerExposure:
+    """What the ops of a layer take on all ranks, and of the messages that they give the time while a rank waits for
+    them, and while none does. The name is empty for ops of no layer."""
+
+    name: str
+    op_seconds: float
+    exposed_seconds: float
+    hidden_seconds: float
+
+
+@dataclass(frozen=True)
 class LayerRun:
     """The predicted run of a layer program."""
 
     ops: tuple[LayerOp, ...]
     transfers: tuple[LayerTransfer, ...]
+    layers: tuple[LayerExposure, ...]
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,10 @@ std::string ToString(const GridOp& op) {
   return absl::StrCat(name, GridOpKindName(op.kind));
 }
 
+std::string LayerNameOf(const GridOp& op) {
+  return op.layer.has_value() ? absl::StrCat("layer", *op.layer) : op.matrix;
+}
+
 absl::StatusOr<GridOp> ParseGridOp(absl::string_view name) {
   const auto refused = [name] {
     return absl::InvalidArgumentError(absl::StrCat(

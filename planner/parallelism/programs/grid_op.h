@@ -59,6 +59,8 @@ struct GridOp {
 };
 
 std::string ToString(const GridOp& op);
+// The layer that it is of, "layer3" or "logits"; empty: none, as of embeddings and vectors.
+std::string LayerNameOf(const GridOp& op);
 // InvalidArgument, with the text, when it is no such name.
 absl::StatusOr<GridOp> ParseGridOp(absl::string_view name);
 

@@ -40,6 +40,18 @@ TEST(GridOpTest, EveryKindHasANameOfItsOwn) {
   }
 }
 
+TEST(GridOpTest, OpsOfOneLayerAreOfOneNameWhateverTheirPassAndStage) {
+  for (const auto& [name, layer] : std::vector<std::pair<std::string, std::string>>{
+           {"m0.layer3.qkv.forward", "layer3"},
+           {"m1b.stage2.layer3.mlp_out.take", "layer3"},
+           {"layer3.qkv.update", "layer3"},
+           {"m0.logits.give", "logits"},
+           {"m0.embed", ""},
+           {"vectors", ""}}) {
+    EXPECT_EQ(LayerNameOf(*ParseGridOp(name)), layer) << name;
+  }
+}
+
 TEST(GridOpTest, OtherTextIsRefused) {
   for (const std::string name :
        {"", "forwards", "m0.layer3.qkv.", ".forward", "m00.embed", "m0c.embed", "m-1.embed",

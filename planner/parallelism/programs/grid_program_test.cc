@@ -260,6 +260,7 @@ TEST(GridProgramTest, EveryOpHasAGridOpsName) {
     const absl::StatusOr<GridOp> parsed = ParseGridOp(op.name);
     ASSERT_EQ(parsed.status(), absl::OkStatus());
     EXPECT_EQ(ToString(*parsed), op.name);
+    EXPECT_EQ(op.layer, LayerNameOf(*parsed)) << op.name;
   }
 }
 

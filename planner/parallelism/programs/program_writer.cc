@@ -10,9 +10,7 @@ ProgramWriter::ProgramWriter(std::vector<LayerProgram::Rank> ranks) {
   program_.ranks = std::move(ranks);
 }
 
-void ProgramWriter::AddOp(RankIndex rank, std::string name, double seconds) {
-  program_.ops.push_back({.name = std::move(name), .rank = rank, .seconds = seconds});
-}
+void ProgramWriter::AddOp(LayerProgram::Op op) { program_.ops.push_back(std::move(op)); }
 
 void ProgramWriter::Give(const LayerProgram::Transfer& transfer) {
   const auto [found, added] = ends_.try_emplace(transfer.name);

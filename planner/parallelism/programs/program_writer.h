@@ -20,7 +20,7 @@ class ProgramWriter {
   explicit ProgramWriter(std::vector<LayerProgram::Rank> ranks);
 
   // Ops of a rank in their order.
-  void AddOp(RankIndex rank, std::string name, double seconds);
+  void AddOp(LayerProgram::Op op);
   // Of the last op that was added. `transfer` without messages; one of that name is added once.
   void Give(const LayerProgram::Transfer& transfer);
   void Need(absl::string_view transfer);

@@ -61,7 +61,8 @@ void StageWriter::AddOp(GridOpKind kind, const Use* use, double seconds, int32_t
     op.layer = use->layer;
     op.matrix = std::string(use->matrix.name);
   }
-  program_.AddOp(settings_.rank, ToString(op), seconds);
+  program_.AddOp(
+      {.name = ToString(op), .rank = settings_.rank, .seconds = seconds, .layer = LayerNameOf(op)});
 }
 
 void StageWriter::Give(const Transfer& transfer) {
