@@ -93,7 +93,8 @@ class JobRegistry final : public JobSink<Subject> {
   static constexpr absl::Duration kRecordPause = absl::Seconds(1);
 
  private:
-  using Watchers = absl::flat_hash_map<uint64_t, Watcher>;
+  // By their numbers: told in the order in which they came, which no hash may decide.
+  using Watchers = absl::btree_map<uint64_t, Watcher>;
   // A job that has ended, on its way into the records.
   struct Ending {
     std::shared_ptr<const Subject> job;

@@ -4,8 +4,12 @@
 #include "tests/simulation/shrinking.h"
 
 #include <cstdint>
+#include <cstdlib>
+#include <iostream>
+#include <string>
 
 #include <absl/strings/str_cat.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace crossmesh {
@@ -28,6 +32,24 @@ TEST(Simulation, NothingThatMustNeverBeHappens) {
 TEST(Simulation, TheSameSeedGivesTheSameLog) {
   const SimulationOptions options{.seed = 3, .keeps_log = true};
   EXPECT_EQ(RunSimulation(options).log, RunSimulation(options).log);
+}
+
+// Hashes and addresses differ from process to process, and must not show.
+TEST(SimulationDeathTest, AnotherProcessHasTheSameLogs) {
+  // A process of its own, which begins this test anew.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  std::string digests;
+  const int64_t cases = RandomCases(6);
+  for (int64_t i = 0; i < cases; ++i) {
+    const uint64_t seed = FromEnvironment("CROSSMESH_TEST_SEED", 1 + i);
+    absl::StrAppend(&digests, "seed ", seed, ": ", absl::Hex(RunSimulation({.seed = seed}).digest),
+                    "\n");
+  }
+  const auto tell = [&] {
+    std::cerr << digests;
+    std::exit(EXIT_SUCCESS);
+  };
+  EXPECT_EXIT(tell(), testing::ExitedWithCode(EXIT_SUCCESS), testing::HasSubstr(digests));
 }
 
 }  // namespace
