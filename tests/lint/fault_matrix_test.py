@@ -1,4 +1,4 @@
-"""Holds docs/reliability/fault-matrix.md to the tests that it names.
+"""Holds fault-matrix.md and targets.md of docs/reliability to the tests that they name.
 
     fault_matrix_test.py <repository root>
 """
@@ -9,8 +9,9 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(sys.argv[1]).resolve()
-PAGE = ROOT / "docs/reliability/fault-matrix.md"
-FIRST, LAST = 1, 30
+FOLDER = ROOT / "docs/reliability"
+# The letter of a page's rows, and their last number.
+PAGES = {"fault-matrix.md": ("F", 30), "targets.md": ("R", 13)}
 
 CPP_TEST = re.compile(r"^(?:TYPED_)?TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)", re.MULTILINE)
 PYTHON_TEST = re.compile(r"^\s+def (test_\w+)\(", re.MULTILINE)
@@ -19,7 +20,7 @@ NAMED = re.compile(r"`(\w+\.\w+|test_\w+)`")
 
 def tests_of_the_tree() -> set[str]:
     listed = subprocess.run(["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard", "*_test.cc",
-                             "*_test.py"], capture_output=True, text=True, check=True)
+                             "*_test.py", "*/testing/*.h"], capture_output=True, text=True, check=True)
     found = set()
     for path in listed.stdout.splitlines():
         if not (ROOT / path).exists():
@@ -30,19 +31,22 @@ def tests_of_the_tree() -> set[str]:
     return found
 
 
-def rows_of(text: str) -> set[int]:
+def rows_of(text: str, letter: str) -> set[int]:
     numbers = set()
     for line in text.splitlines():
         if line.startswith("|"):
-            numbers.update(int(number) for number in re.findall(r"\bF(\d+)\b", line.split("|")[1]))
+            numbers.update(int(number) for number in re.findall(rf"\b{letter}(\d+)\b", line.split("|")[1]))
     return numbers
 
 
 def main() -> int:
-    text = PAGE.read_text()
-    problems = [f"{PAGE.name}: no test is named {name}" for name in sorted(set(NAMED.findall(text)) - tests_of_the_tree())]
-    missing = set(range(FIRST, LAST + 1)) - rows_of(text)
-    problems += [f"{PAGE.name}: no row F{number}" for number in sorted(missing)]
+    tests = tests_of_the_tree()
+    problems = []
+    for page, (letter, last) in PAGES.items():
+        text = (FOLDER / page).read_text()
+        problems += [f"{page}: no test is named {name}" for name in sorted(set(NAMED.findall(text)) - tests)]
+        missing = set(range(1, last + 1)) - rows_of(text, letter)
+        problems += [f"{page}: no row {letter}{number}" for number in sorted(missing)]
     for problem in problems:
         print(problem)
     print(f"{len(problems)} problems")
