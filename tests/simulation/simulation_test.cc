@@ -3,6 +3,7 @@
 #include "common/testing/random_cases.h"
 #include "tests/simulation/shrinking.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
@@ -39,7 +40,8 @@ TEST(SimulationDeathTest, AnotherProcessHasTheSameLogs) {
   // A process of its own, which begins this test anew.
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   std::string digests;
-  const int64_t cases = RandomCases(6);
+  // Of the first 50 seeds, seven differed when one hash table was told in its order.
+  const int64_t cases = std::min<int64_t>(RandomCases(6), 50);
   for (int64_t i = 0; i < cases; ++i) {
     const uint64_t seed = FromEnvironment("CROSSMESH_TEST_SEED", 1 + i);
     absl::StrAppend(&digests, "seed ", seed, ": ", absl::Hex(RunSimulation({.seed = seed}).digest),
