@@ -173,7 +173,9 @@ class EndsOfGroup {
       }
     }
     std::optional<GroupedCollective> found = DealtOut(StepCollective::kAllReduce, wholes);
-    if (!found.has_value() || !IsAdded(reduction, found->ranks())) return std::nullopt;
+    if (!found.has_value() || !NcclReduces(reduction, group_.type, found->ranks())) {
+      return std::nullopt;
+    }
     const bool goes_to_all = std::ranges::all_of(devices_, [this](const auto& entry) {
       return std::ranges::equal(ElementsIn(entry.second.before), ElementsIn(entry.second.after));
     });
@@ -186,12 +188,6 @@ class EndsOfGroup {
     }
     if (!goes_to_all) found->kind = StepCollective::kReduceScatter;
     return found;
-  }
-
-  bool IsAdded(const Reduction& reduction, int64_t summands) const {
-    const bool is_mean = reduction.divisor == summands && IsFloating(group_.type);
-    return reduction.kind == ReductionKind::kSum && (reduction.divisor == 1 || is_mean) &&
-           NcclAdds(group_.type);
   }
 
   // Of a group of as many devices as there are pieces, each of which is to get another one.
@@ -234,6 +230,12 @@ class EndsOfGroup {
 };
 
 }  // namespace
+
+bool NcclReduces(const Reduction& reduction, DataType type, int64_t summands) {
+  const bool is_mean = reduction.divisor == summands && IsFloating(type);
+  return reduction.kind == ReductionKind::kSum && (reduction.divisor == 1 || is_mean) &&
+         NcclAdds(type);
+}
 
 absl::string_view StepCollectiveName(StepCollective collective) {
   // In the order of StepCollective.

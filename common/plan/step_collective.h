@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/mesh/data_type.h"
 #include "common/mesh/reduction.h"
 #include "common/plan/indices.h"
 #include "common/plan/tensor_table.h"
@@ -22,6 +23,10 @@ enum class StepCollective : uint8_t {
   kAllReduce,      // the same, and each gets all sums
 };
 absl::string_view StepCollectiveName(StepCollective collective);  // "all-gather", ...
+
+// Whether NCCL makes of so many summands of a type what the reduction does: the sum, or, of
+// floating point numbers, the mean.
+bool NcclReduces(const Reduction& reduction, DataType type, int64_t summands);
 
 inline bool Reduces(StepCollective collective) { return collective != StepCollective::kAllGather; }
 

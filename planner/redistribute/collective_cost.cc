@@ -27,6 +27,7 @@ StepPrices::StepPrices(const TypeSpace& space, const CollectiveCost& cost)
   for (int32_t atom = 0; atom < space.atom_count(); ++atom) {
     levels_.push_back(LevelOf(space, cost, atom));
   }
+  if (cost.rings.has_value()) rings_.emplace(space, *cost.rings);
 }
 
 // An atom over several links is as slow as the slowest.
@@ -150,11 +151,43 @@ double StepPrices::SecondsOf(const RedistributionStep& step) const {
   return Seconds(step.kind, step.atoms, space_.LocalBytes(step.before));
 }
 
+// Of the larger one of the two arrays.
+bool StepPrices::LieInOrder(const RedistributionStep& step) const {
+  if (step.kind == StepKind::kAllReduce) return true;
+  const bool gathers = step.kind == StepKind::kAllGather;
+  std::vector<PieceCut> cuts;
+  for (int dimension = 0; dimension < space_.shape().rank(); ++dimension) {
+    for (const DimensionCut& cut : (gathers ? step.before : step.after).dimensions[dimension]) {
+      // What does not divide has no pieces of one size.
+      if (cut.stride == 0) return false;
+      cuts.push_back({.dimension = dimension,
+                      .stride = cut.stride,
+                      .size = space_.atoms()[cut.atom].size,
+                      .is_piece = std::ranges::count(step.atoms, cut.atom) > 0});
+    }
+  }
+  return crossmesh::LieInOrder(space_.shape(), cuts);
+}
+
+void StepPrices::Price(RedistributionStep& step) const {
+  step.seconds = SecondsOf(step);
+  if (!rings_.has_value()) return;
+  const double ring = rings_->Seconds(step.kind, step.atoms, space_.LocalBytes(step.before));
+  if (ring > step.seconds || !LieInOrder(step)) return;
+  step.seconds = ring;
+  step.is_nccl_collective = true;
+}
+
 double StepPrices::LeastMessageSeconds(int level) const {
   const size_t first = std::min(static_cast<size_t>(level), sorted_.size() - 1);
   double least = sorted_[first].seconds_per_message;
   for (const Level& slower : std::span(sorted_).subspan(first)) {
     least = std::min(least, slower.seconds_per_message);
+  }
+  for (int32_t atom = 0; rings_.has_value() && atom < space_.atom_count(); ++atom) {
+    if (levels_[atom] >= static_cast<int>(first)) {
+      least = std::min(least, rings_->PassSeconds(atom));
+    }
   }
   return least;
 }

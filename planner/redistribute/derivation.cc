@@ -77,7 +77,8 @@ std::string Derivation::Text(std::optional<int64_t> live_bytes_max) const {
     absl::StrAppend(&text, StepKindName(step.kind), " ", space_->AtomsText(step.atoms), ": ",
                     space_->Text(step.before), " -> ", space_->Text(step.after), "; groups of ",
                     step.group, ", ", step.bytes_received, " bytes received, ", step.live_bytes,
-                    " live", SecondsText(step.seconds), "\n");
+                    " live", SecondsText(step.seconds), step.is_nccl_collective ? " by NCCL" : "",
+                    "\n");
   }
   absl::StrAppend(&text, bytes(), " bytes");
   if (bound_bytes_ > 0) {

@@ -31,6 +31,7 @@ LayoutSearch::LayoutSearch(const SearchSpace& space, const StepPrices& prices,
                            PathEstimate& estimate, const LayoutSearchOptions& options)
     : space_(space),
       prices_(prices),
+      move_prices_(space, prices),
       options_(options),
       estimate_(estimate),
       upper_(options.upper) {}
@@ -53,13 +54,9 @@ int64_t LayoutSearch::ElementsAfter(const Node& from, const Move& move) const {
 std::optional<PathCost> LayoutSearch::CostAfter(const Node& from, const Move& move) const {
   const int64_t item = space_.types().item_bytes();
   const int64_t before = from.local_elements;
-  std::array<int32_t, kSearchAtomsMax> atoms;
-  size_t changed = 0;
   int64_t group = 1;
-  for (int32_t atom = 0; atom < space_.atoms(); ++atom) {
-    if (from.type[atom] == move.after[atom]) continue;
-    atoms[changed++] = atom;
-    group *= space_.size(atom);
+  for (int atom = 0; atom < space_.atoms(); ++atom) {
+    if (from.type[atom] != move.after[atom]) group *= space_.size(atom);
   }
   const int64_t after = ElementsAfter(from, move);
   const bool communicates = move.kind != StepKind::kSlice;
@@ -76,7 +73,7 @@ std::optional<PathCost> LayoutSearch::CostAfter(const Node& from, const Move& mo
       cost.objective = static_cast<double>(cost.bytes);
       break;
     case PathObjective::kSeconds:
-      cost.objective += prices_.Seconds(move.kind, std::span(atoms).first(changed), before * item);
+      cost.objective += move_prices_.Seconds(from.type, move, before * item, FollowsSlice(from));
       break;
     case PathObjective::kPeakLiveBytes:
       cost.objective = std::max(cost.objective, static_cast<double>(live));

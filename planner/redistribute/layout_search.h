@@ -1,6 +1,7 @@
 #pragma once
 
 #include "planner/redistribute/collective_cost.h"
+#include "planner/redistribute/move_prices.h"
 #include "planner/redistribute/moves.h"
 #include "planner/redistribute/path_estimate.h"
 #include "planner/redistribute/search_space.h"
@@ -103,6 +104,10 @@ class LayoutSearch {
   PackedType BeforeGather(const PackedType& type) const;
   double RankForRelay(const PackedType& type, const PathCost& cost) const;
   int64_t ElementsAfter(const Node& from, const Move& move) const;
+  // Executors do a slice with the step after it, which is then no collective.
+  static bool FollowsSlice(const Node& from) {
+    return from.parent >= 0 && from.kind == StepKind::kSlice;
+  }
   std::optional<PathCost> CostAfter(const Node& from, const Move& move) const;
   double RankOf(const PackedType& type, const PathCost& cost, const PathRemainder& remainder) const;
   bool HasSums(const PackedType& type) const;
@@ -112,6 +117,7 @@ class LayoutSearch {
 
   const SearchSpace& space_;
   const StepPrices& prices_;
+  const MovePrices move_prices_;
   LayoutSearchOptions options_;
   PathEstimate& estimate_;
   std::vector<Node> nodes_;

@@ -1,8 +1,11 @@
 #include "planner/redistribute/mesh_cost.h"
 
+#include "planner/network/gpu_costs.h"
 #include "planner/network/slowest_rates.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 
 namespace crossmesh {
 namespace {
@@ -47,6 +50,31 @@ CollectiveCost CostOfMesh(const Mesh& mesh, const Topology& topology) {
     }
   }
   return cost;
+}
+
+std::optional<RingCost> RingCostOfMesh(const Mesh& mesh, const Topology& topology) {
+  const SlowestRates rates = SlowestRatesOf(mesh.devices(), topology);
+  const GpuCosts& costs = topology.gpu_costs();
+  RingCost ring{.seconds_per_step = costs.step_seconds() + costs.message_seconds(),
+                .seconds_per_pass = gpu_costs::kRingForwardSeconds,
+                .seconds_between_hosts = rates.latency_seconds,
+                .bytes_per_second_max = static_cast<double>(gpu_costs::kChannels *
+                                                            costs.channel_bytes_per_second.value),
+                .bytes_per_second_inside = static_cast<double>(rates.inside),
+                .bytes_per_second_between_hosts = static_cast<double>(rates.nic),
+                .hashed_bytes_per_second = std::numeric_limits<double>::max()};
+  for (const DeviceId& device : mesh.devices()) {
+    const HostGpu* const gpu = topology.FindGpu(device);
+    if (gpu == nullptr) return std::nullopt;
+    ring.hashed_bytes_per_second =
+        std::min(ring.hashed_bytes_per_second, static_cast<double>(gpu->copy_bytes_per_second));
+  }
+  for (int axis = 0; axis < mesh.rank(); ++axis) {
+    const int64_t size = mesh.axes()[axis].size;
+    const int64_t inside = SizeInsideHosts(mesh, axis);
+    ring.inside.push_back({.axis = axis, .before = size / inside, .size = inside});
+  }
+  return ring;
 }
 
 }  // namespace crossmesh

@@ -3,6 +3,9 @@
 #include "common/mesh/mesh.h"
 #include "common/mesh/topology.h"
 #include "planner/redistribute/collective_cost.h"
+#include "planner/redistribute/ring_prices.h"
+
+#include <optional>
 
 namespace crossmesh {
 
@@ -19,5 +22,9 @@ namespace crossmesh {
 //
 // Cost: linear in the devices, times axes and the sizes that divide them.
 CollectiveCost CostOfMesh(const Mesh& mesh, const Topology& topology);
+
+// What collectives of NCCL cost between the devices of a mesh, gathers alone; nothing where they
+// are not all GPUs. The uplinks of racks are not looked at. Cost: as CostOfMesh.
+std::optional<RingCost> RingCostOfMesh(const Mesh& mesh, const Topology& topology);
 
 }  // namespace crossmesh

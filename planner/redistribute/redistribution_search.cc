@@ -53,16 +53,22 @@ class StepChain {
       : space_(space), prices_(prices), staging_(staging) {}
 
   void Append(StepKind kind, TypeChange change) {
-    absl::StatusOr<RedistributionStep> step = Priced(kind, change);
+    absl::StatusOr<RedistributionStep> step = Priced(kind, change, steps_.size());
     CHECK_OK(step);
     if (!Join(*step)) steps_.push_back(*std::move(step));
   }
   std::vector<RedistributionStep> Finish() && { return std::move(steps_); }
 
  private:
-  absl::StatusOr<RedistributionStep> Priced(StepKind kind, TypeChange change) const {
+  // As the step of that number. A slice goes with the step after it, which is no collective then.
+  absl::StatusOr<RedistributionStep> Priced(StepKind kind, TypeChange change, size_t number) const {
     absl::StatusOr<RedistributionStep> step = MakeStep(space_, kind, change, staging_);
-    if (step.ok()) step->seconds = prices_.SecondsOf(*step);
+    if (!step.ok()) return step;
+    if (number > 0 && steps_[number - 1].kind == StepKind::kSlice) {
+      step->seconds = prices_.SecondsOf(*step);
+    } else {
+      prices_.Price(*step);
+    }
     return step;
   }
 
@@ -70,7 +76,8 @@ class StepChain {
     if (steps_.empty() || steps_.back().kind != step.kind) return false;
     if (step.kind != StepKind::kSlice && step.kind != StepKind::kAllGather) return false;
     const RedistributionStep& last = steps_.back();
-    absl::StatusOr<RedistributionStep> joined = Priced(step.kind, {last.before, step.after});
+    absl::StatusOr<RedistributionStep> joined =
+        Priced(step.kind, {last.before, step.after}, steps_.size() - 1);
     if (!joined.ok() || joined->bytes_received > last.bytes_received + step.bytes_received ||
         joined->seconds > last.seconds + step.seconds) {
       return false;

@@ -15,7 +15,7 @@ Derivation ReduceThenRelay(std::shared_ptr<const TypeSpace> space, const Collect
     if (before == after) return;
     absl::StatusOr<RedistributionStep> step = MakeStep(*space, kind, {before, after}, staging);
     CHECK_OK(step);
-    step->seconds = prices.SecondsOf(*step);
+    prices.Price(*step);
     steps.push_back(*std::move(step));
   };
   LocalType reduced = space->source();

@@ -21,6 +21,7 @@ struct RedistributionStep {
   int64_t busiest_device = 0;  // of a relay
   int64_t live_bytes = 0;      // in, out and declared staging of the fullest device
   double seconds = 0;          // by the time model; 0 without one
+  bool is_nccl_collective = false;  // by the time model
 };
 
 // What a step is to do. Refers to both.

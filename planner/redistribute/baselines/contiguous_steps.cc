@@ -36,7 +36,7 @@ bool ContiguousSteps::TryAppend(StepKind kind, ContiguousType after) {
   absl::StatusOr<RedistributionStep> step =
       MakeStep(*space_, kind, {LocalTypeOf(*space_, type_), LocalTypeOf(*space_, after)});
   if (!step.ok()) return false;
-  step->seconds = prices_.SecondsOf(*step);
+  prices_.Price(*step);
   steps_.push_back(*std::move(step));
   type_ = std::move(after);
   return true;

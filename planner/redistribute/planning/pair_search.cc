@@ -3,9 +3,11 @@
 #include "common/base/status_macros.h"
 #include "common/mesh/mesh.h"
 #include "common/mesh/reduction.h"
+#include "common/plan/step_collective.h"
 #include "common/plan/tensor_table.h"
 #include "planner/redistribute/derivation_proof.h"
 #include "planner/redistribute/mesh_cost.h"
+#include "planner/redistribute/planning/collective_choice.h"
 #include "planner/redistribute/planning/common_axes.h"
 
 #include <string>
@@ -51,6 +53,24 @@ absl::StatusOr<RedistributionEnd> EndOn(const Placement& placement,
   return end;
 }
 
+// Where NCCL may add what the request reduces. A mean is one step of all summands.
+void AllowSums(const RedistributionInputs& inputs, DataType type, PairSearch& search) {
+  if (!search.options.cost.rings.has_value()) return;
+  const std::vector<PartialAxis>& source = search.request.source.partial;
+  int64_t summands = 1;
+  for (const PartialAxis& axis : source) summands *= axis.part.size;
+  for (const PartialAxis& axis : search.request.destination.partial) summands /= axis.part.size;
+  const auto is = [&](PartialReduction kind) {
+    return !source.empty() && source.front().reduction == kind;
+  };
+  const bool is_mean = is(PartialReduction::kMean);
+  RingCost& rings = *search.options.cost.rings;
+  rings.summands_min = is_mean ? summands : 0;
+  rings.adds = (is_mean || is(PartialReduction::kSum)) &&
+               inputs.reduction_order == kAnyReductionOrder &&
+               NcclReduces({.divisor = is_mean ? summands : 1}, type, summands);
+}
+
 }  // namespace
 
 absl::StatusOr<Derivation> PairSearch::Find() const {
@@ -67,6 +87,7 @@ absl::StatusOr<Derivation> PairSearch::Find() const {
 
 absl::StatusOr<PairSearches> PairSearches::Create(const ReshardRequest& request) {
   PairSearches searches(request);
+  searches.may_use_collectives_ = MayUseCollectives(request);
   const RedistributionInputs& inputs = request.redistribution;
   if (!inputs.reduction.empty()) {
     ASSIGN_OR_RETURN(searches.reduction_, ParsePartialReduction(inputs.reduction));
@@ -109,6 +130,10 @@ absl::StatusOr<PairSearch> PairSearches::Of(int32_t group) const {
   search.options = {.objective = objective_,
                     .cost = CostOfMesh(mesh, request_.topology),
                     .relay = !inputs.no_relays};
+  if (may_use_collectives_) {
+    search.options.cost.rings = RingCostOfMesh(mesh, request_.topology);
+    AllowSums(inputs, of.type, search);
+  }
   return search;
 }
 

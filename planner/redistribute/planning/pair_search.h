@@ -17,7 +17,9 @@ namespace crossmesh {
 // meshes have in common.
 struct PairSearch {
   RedistributionRequest request;
-  RedistributionOptions options;  // without limits of memory
+  // Without limits of memory. Steps may be priced as collectives of NCCL where the request's may be
+  // such.
+  RedistributionOptions options;
   // A method of the literature finds the steps instead.
   std::optional<RedistributionBaseline> method;
 
@@ -43,6 +45,7 @@ class PairSearches {
   PartialReduction reduction_ = PartialReduction::kSum;
   RedistributionObjective objective_ = RedistributionObjective::kSeconds;
   std::optional<RedistributionBaseline> method_;
+  bool may_use_collectives_ = false;
 };
 
 }  // namespace crossmesh

@@ -1,7 +1,6 @@
 #include "planner/redistribute/planning/plan_redistribution.h"
 
 #include "common/base/check.h"
-#include "common/base/error_place.h"
 #include "common/base/format.h"
 #include "common/base/status_macros.h"
 #include "common/plan/course_tables.h"
@@ -10,14 +9,12 @@
 #include "planner/redistribute/planning/collective_choice.h"
 #include "planner/redistribute/planning/course_draft.h"
 #include "planner/redistribute/planning/course_figures.h"
-#include "planner/redistribute/planning/lowering.h"
-#include "planner/redistribute/planning/pair_search.h"
+#include "planner/redistribute/planning/group_routes.h"
 #include "planner/redistribute/planning/separate_gpus.h"
 #include "planner/reshard/broadcast_choice.h"
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -54,24 +51,12 @@ class RedistributionPlanner {
 
   absl::StatusOr<Plan> Make() {
     RETURN_IF_ERROR(CheckReductionOrder(request_.redistribution.reduction_order));
-    ASSIGN_OR_RETURN(const PairSearches searches, PairSearches::Create(request_));
     FindGpus();
     if (releases()) RETURN_IF_ERROR(CheckReleasing());
-    for (int32_t group = 0; group < std::ssize(tensors_.groups()); ++group) {
-      if (tensors_.tensors_in_group(group) == 0) continue;
-      RETURN_IF_ERROR(At(tensors_.NameOf(group), RouteGroup(searches, group)));
-      RETURN_IF_ERROR(CheckWanted(cancelled_));
-    }
-    for (int32_t t = 0; t < std::ssize(tensors_.group_of_tensor()); ++t) {
-      const int32_t group = tensors_.group_of_tensor()[t];
-      if (group >= 0) routes_.at(group).tensors.push_back(t);
-    }
+    ASSIGN_OR_RETURN(routes_, GroupRoutes::Find(request_, RouteMedia::kMessages, cancelled_));
     ASSIGN_OR_RETURN(Plan plan, PlanWithoutCollectives());
     if (!are_gpus_ || !MayUseCollectives(request_)) return plan;
-    ASSIGN_OR_RETURN(std::optional<Plan> collective, PlanCollectives());
-    const bool is_faster = collective.has_value() && collective->figures().predicted_seconds <=
-                                                         SecondsWithBroadcasts(plan.spec());
-    return is_faster ? *std::move(collective) : std::move(plan);
+    return PlanFasterCollectives(std::move(plan));
   }
 
  private:
@@ -101,28 +86,28 @@ class RedistributionPlanner {
                      tensors_.replicas(), " replicas"));
   }
 
-  absl::Status RouteGroup(const PairSearches& searches, int32_t group) {
-    ASSIGN_OR_RETURN(const PairSearch search, searches.Of(group));
-    ASSIGN_OR_RETURN(Derivation derivation, search.Find());
-    GroupRoute& route = routes_[group];
-    route.group = group;
-    route.derivation = std::make_unique<const Derivation>(std::move(derivation));
-    route.lowering = std::make_unique<const Lowering>(*route.derivation);
-    if (releases()) {
-      const TypeSpace& space = route.derivation->space();
-      route.tile_bytes =
-          std::max(space.LocalBytes(space.source()), space.LocalBytes(space.destination()));
+  // With collectives where that is predicted to take no longer: of the steps that the search takes
+  // when it knows of them, or of those that it takes without, since predictions have the last word.
+  absl::StatusOr<Plan> PlanFasterCollectives(Plan plan) const {
+    ASSIGN_OR_RETURN(const GroupRoutes knowing,
+                     GroupRoutes::Find(request_, RouteMedia::kCollectives, cancelled_));
+    std::vector<const GroupRoutes*> candidates = {&*routes_};
+    if (!knowing.IsSameAs(*routes_)) candidates.push_back(&knowing);
+    double least = SecondsWithBroadcasts(plan.spec());
+    for (const GroupRoutes* const routes : candidates) {
+      ASSIGN_OR_RETURN(std::optional<Plan> collective, PlanCollectives(*routes));
+      if (!collective.has_value() || collective->figures().predicted_seconds > least) continue;
+      least = collective->figures().predicted_seconds;
+      plan = *std::move(collective);
     }
-    return absl::OkStatus();
+    return plan;
   }
 
   // In one move of the whole, slots with summands would count as such with the same values, and
   // nothing could be released before the end.
   absl::StatusOr<Plan> PlanWithoutCollectives() {
     if (has_partial() || releases()) return PlanCourses();
-    const bool is_one_move = std::ranges::all_of(
-        routes_, [](const auto& entry) { return entry.second.lowering->step_count() == 1; });
-    if (is_one_move) return PlanOneMove(StepCounts());
+    if (routes_->are_single_steps()) return PlanOneMove(routes_->StepCounts());
     return is_free() ? PlanTheFaster() : PlanWithinMemory();
   }
 
@@ -137,19 +122,20 @@ class RedistributionPlanner {
     const PlanFigures& of_move = move->figures();
     if (!IsLess(of_move.bound.seconds, of_move.predicted_seconds)) {
       return Finished(
-          *move, absl::StrCat(InOneStep(), ", as fast as any plan; by the search: ", StepCounts()));
+          *move, absl::StrCat(routes_->InOneStep(),
+                              ", as fast as any plan; by the search: ", routes_->StepCounts()));
     }
     absl::StatusOr<Plan> steps = PlanCourses();
     if (absl::IsResourceExhausted(steps.status())) return Finished(*move, WithoutSteps());
     RETURN_IF_ERROR(steps.status());
     const PlanFigures& of_steps = steps->figures();
     if (IsLess(of_steps.predicted_seconds, of_move.predicted_seconds)) {
-      return Finished(*steps, absl::StrCat(StepCounts(), "; in 1 step all would take ",
+      return Finished(*steps, absl::StrCat(routes_->StepCounts(), "; in 1 step all would take ",
                                            FormatSeconds(of_move.predicted_seconds)));
     }
-    return Finished(
-        *move, absl::StrCat(InOneStep(), "; by the search: ", StepCounts(), ", which would take ",
-                            FormatSeconds(of_steps.predicted_seconds)));
+    return Finished(*move,
+                    absl::StrCat(routes_->InOneStep(), "; by the search: ", routes_->StepCounts(),
+                                 ", which would take ", FormatSeconds(of_steps.predicted_seconds)));
   }
 
   // Steps or, where nothing can lie between them, one move; the proof has the last word on that.
@@ -177,27 +163,10 @@ class RedistributionPlanner {
     return Plan::Create(std::move(spec));
   }
 
-  std::string InOneStep() const {
-    int64_t tensors = 0;
-    for (const auto& [group, route] : routes_) tensors += std::ssize(route.tensors);
-    return absl::StrCat(tensors, " tensors in 1 step");
-  }
   std::string WithoutSteps() const {
-    return absl::StrCat(InOneStep(),
-                        ", since nothing may lie between steps; by the search: ", StepCounts());
-  }
-
-  std::string StepCounts() const {
-    std::map<int, int64_t> tensors_by_steps;
-    for (const auto& [group, route] : routes_) {
-      tensors_by_steps[route.lowering->step_count()] += std::ssize(route.tensors);
-    }
-    std::string text;
-    for (const auto& [steps, tensors] : tensors_by_steps) {
-      absl::StrAppend(&text, text.empty() ? "" : ", ", tensors, " tensors in ", steps,
-                      steps == 1 ? " step" : " steps");
-    }
-    return text;
+    return absl::StrCat(
+        routes_->InOneStep(),
+        ", since nothing may lie between steps; by the search: ", routes_->StepCounts());
   }
 
   // Whether the request leaves it to the planner how often tensors move.
@@ -206,35 +175,28 @@ class RedistributionPlanner {
   }
   bool releases() const { return request_.redistribution.release_source; }
   bool has_partial() const { return !request_.redistribution.source_partial.empty(); }
-  std::vector<const GroupRoute*> Routed() const;
   absl::StatusOr<std::vector<Course<StepTable>>> DraftWithinLimit(CourseSizes sizes) const;
   template <typename Move>
   int64_t DeviceBytes(const std::vector<Course<Move>>& drafts) const;
   absl::StatusOr<Plan> PlanCourses();
   absl::StatusOr<Plan> PlanCoursesOf(const CourseSizes& sizes) const;
-  absl::StatusOr<std::optional<Plan>> PlanCollectives() const;
-  absl::StatusOr<Plan> PlanOf(std::vector<Course<Plan>> courses) const;
+  absl::StatusOr<std::optional<Plan>> PlanCollectives(const GroupRoutes& routes) const;
+  absl::StatusOr<Plan> PlanOf(std::vector<Course<Plan>> courses, const GroupRoutes& routes) const;
   absl::StatusOr<Course<Plan>> PlanSteps(const Course<StepTable>& draft) const;
 
   const ReshardRequest& request_;
   const TensorTable& tensors_;
   const std::optional<CourseSizes> sizes_;  // nothing: as the devices are
   const CancelCheck cancelled_;
-  std::map<int32_t, GroupRoute> routes_;  // by group
+  std::optional<GroupRoutes> routes_;
   bool are_gpus_ = false;
   bool is_mixed_ = false;
   std::vector<DeviceRank> over_gpus_;  // of courses that join GPUs and host memory
 };
 
-std::vector<const GroupRoute*> RedistributionPlanner::Routed() const {
-  std::vector<const GroupRoute*> routes;
-  for (const auto& [group, route] : routes_) routes.push_back(&route);
-  return routes;
-}
-
 absl::StatusOr<std::vector<Course<StepTable>>> RedistributionPlanner::DraftWithinLimit(
     CourseSizes sizes) const {
-  const std::vector<const GroupRoute*> routes = Routed();
+  const std::vector<const GroupRoute*> routes = routes_->all();
   const auto fits = [&](int64_t bytes) {
     return request_.device_bytes_max == 0 || bytes <= request_.device_bytes_max;
   };
@@ -284,7 +246,7 @@ int64_t RedistributionPlanner::DeviceBytes(const std::vector<Course<Move>>& draf
 absl::StatusOr<Plan> RedistributionPlanner::PlanCourses() {
   if (is_mixed_) {
     ASSIGN_OR_RETURN(const std::vector<Course<StepTable>> drafts,
-                     DraftCourses(tensors_, Routed(), CourseSizes()));
+                     DraftCourses(tensors_, routes_->all(), CourseSizes()));
     ASSIGN_OR_RETURN(over_gpus_, SeparateGpus(tensors_, drafts, request_.topology));
   }
   if (sizes_.has_value() || over_gpus_.empty()) {
@@ -304,15 +266,17 @@ absl::StatusOr<Plan> RedistributionPlanner::PlanCoursesOf(const CourseSizes& siz
     ASSIGN_OR_RETURN(Course<Plan> course, PlanSteps(draft));
     courses.push_back(std::move(course));
   }
-  return PlanOf(std::move(courses));
+  return PlanOf(std::move(courses), *routes_);
 }
 
 // Of whole tensors, with a collective for each step for which one is predicted to take no longer;
 // nothing where there is none, or no memory.
-absl::StatusOr<std::optional<Plan>> RedistributionPlanner::PlanCollectives() const {
+absl::StatusOr<std::optional<Plan>> RedistributionPlanner::PlanCollectives(
+    const GroupRoutes& routes) const {
   CourseSizes sizes = sizes_.value_or(kGpuSizes);
   sizes.whole_tensors = true;
-  ASSIGN_OR_RETURN(std::vector<Course<StepTable>> drafts, DraftCourses(tensors_, Routed(), sizes));
+  ASSIGN_OR_RETURN(std::vector<Course<StepTable>> drafts,
+                   DraftCourses(tensors_, routes.all(), sizes));
   bool has_collective = false;
   int64_t steps = 0;
   for (const Course<StepTable>& draft : drafts) {
@@ -337,13 +301,14 @@ absl::StatusOr<std::optional<Plan>> RedistributionPlanner::PlanCollectives() con
   if (request_.device_bytes_max != 0 && DeviceBytes(courses) > request_.device_bytes_max) {
     return std::nullopt;
   }
-  return PlanOf(std::move(courses));
+  return PlanOf(std::move(courses), routes);
 }
 
-absl::StatusOr<Plan> RedistributionPlanner::PlanOf(std::vector<Course<Plan>> courses) const {
+absl::StatusOr<Plan> RedistributionPlanner::PlanOf(std::vector<Course<Plan>> courses,
+                                                   const GroupRoutes& routes) const {
   ASSIGN_OR_RETURN(Slicing slicing, Slicing::Create(tensors_));
   ASSIGN_OR_RETURN(PlanFigures figures, FiguresOfCourses(request_, slicing, courses, over_gpus_));
-  figures.search = absl::StrCat(StepCounts(), ReductionOrderText(courses, has_partial()),
+  figures.search = absl::StrCat(routes.StepCounts(), ReductionOrderText(courses, has_partial()),
                                 CollectivesText(courses));
   return Plan::Create(
       {.tensors = request_.tensors,

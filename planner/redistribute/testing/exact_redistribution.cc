@@ -91,7 +91,11 @@ std::vector<int64_t> ExactRedistribution::LeastBytes(const LocalType& destinatio
 std::vector<double> ExactRedistribution::LeastSeconds(const LocalType& destination,
                                                       const StepPrices& prices) const {
   return Least<double>(destination, INT64_MAX, [&](const Edge& edge) {
-    return prices.Seconds(edge.kind, edge.atoms, space_.LocalBytes(types_[edge.from]));
+    const int64_t bytes = space_.LocalBytes(types_[edge.from]);
+    const double seconds = prices.Seconds(edge.kind, edge.atoms, bytes);
+    return prices.rings().has_value()
+               ? std::min(seconds, prices.rings()->Seconds(edge.kind, edge.atoms, bytes))
+               : seconds;
   });
 }
 

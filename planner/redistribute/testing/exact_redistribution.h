@@ -22,7 +22,8 @@ class ExactRedistribution {
   // The least bytes from each type to `destination` when no local array on the way, the first one
   // apart, has more than `local_bytes_max`; -1: out of reach. In the order of types().
   std::vector<int64_t> LeastBytes(const LocalType& destination, int64_t local_bytes_max) const;
-  // The least seconds from each type to `destination`; below 0: out of reach.
+  // The least seconds from each type to `destination`, were all pieces in order that collectives of
+  // NCCL want so; below 0: out of reach.
   std::vector<double> LeastSeconds(const LocalType& destination, const StepPrices& prices) const;
   const std::vector<LocalType>& types() const { return types_; }
   size_t IndexOf(const LocalType& type) const;
