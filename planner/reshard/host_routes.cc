@@ -62,7 +62,8 @@ class PieceRouter {
     std::ranges::sort(result, {}, [this](const Receiver& r) {
       const bool in_root_rack = std::ranges::any_of(
           open_, [&](const Place& p) { return RackOf(p.host) == RackOf(r.host); });
-      return std::tuple(-r.degree, !in_root_rack, RackOf(r.host), r.host);
+      const bool is_behind = r.degree > 0 && r.host < holders_.front();
+      return std::tuple(-r.degree, !in_root_rack, RackOf(r.host), is_behind, r.host);
     });
     return result;
   }

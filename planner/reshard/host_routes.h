@@ -65,8 +65,8 @@ struct HostRoutes {
 // byte the degrees add up to the number of receivers, and the holders' to at least one. In each
 // piece receivers in order of falling degree take the first open place of a tree: degrees of one
 // give a chain, larger ones fan out near the root. Ties go by rack, those of the roots first, then
-// by rank. With a `fan_out` of more than 1, chains become as many trees (FanOut), each of a part of
-// the bytes, and each host still sends what it is to send.
+// by rank, in chains from the first root on. With a `fan_out` of more than 1, chains become as many
+// trees (FanOut), each of a part of the bytes, and each host still sends what it is to send.
 //
 // Example: holders send 1.5 w and receivers a, b, c send 1 w, 0.5 w and 0: the first half of the
 // bytes has degrees 2, 1, 0, 0 and goes to a and b, and from a to c; the second half has 1, 1, 1, 0

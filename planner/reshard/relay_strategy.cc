@@ -3,6 +3,7 @@
 #include "common/base/status_macros.h"
 #include "planner/network/bound.h"
 #include "planner/reshard/class_pieces.h"
+#include "planner/reshard/host_rings.h"
 #include "planner/reshard/host_routes.h"
 #include "planner/reshard/rack_routes.h"
 
@@ -135,7 +136,14 @@ class RelayExpansion {
 };
 
 absl::StatusOr<HostRoutes> RouteByFlow(const RoutingProblem& problem, int64_t fan_out = 1) {
-  return RouteByFlow(problem.groups.demands, problem.network, problem.bound.terms(), fan_out);
+  if (fan_out > 1 || problem.network.has_racks()) {
+    return RouteByFlow(problem.groups.demands, problem.network, problem.bound.terms(), fan_out);
+  }
+  const Demands& demands = problem.groups.demands;
+  SendShares shares = ComputeSendShares(demands, problem.network, problem.bound.terms());
+  CloseRings(demands, shares);
+  RETURN_IF_ERROR(CheckPieces(demands, shares));
+  return RoundShares(demands, shares, problem.network);
 }
 
 struct RackRoutes {
