@@ -1,12 +1,12 @@
 #include "planner/reshard/host_rings.h"
 
-#include "common/testing/status_matchers.h"
-#include "planner/network/bound.h"
 #include "planner/reshard/host_routes.h"
 
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <set>
+#include <span>
 #include <vector>
 
 #include <absl/strings/str_cat.h>
