@@ -361,6 +361,10 @@ def measure_machine() -> dict:
     context, cores = multiprocessing.get_context("fork"), len(os.sched_getaffinity(0))
     with context.Pool(cores) as pool:
         copied = sum(pool.map(copy_for, [MEASURED_SECONDS] * cores, chunksize=1))
+        # They end by themselves. The pool would end them by SIGTERM, for which they have the demo's handler: what that
+        # raises while a process is only just beginning is lost, and the pool waits for it for ever.
+        pool.close()
+        pool.join()
     return {"cores": cores, "copied_bytes_per_second": copied, "loopback_bytes_per_second": loopback_rate(context)}
 
 
