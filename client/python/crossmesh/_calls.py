@@ -33,6 +33,11 @@ STREAM_SECONDS_MAX = 600.0
 
 _PAUSE_FIRST = 0.1
 _PAUSE_MAX = 3.0
+# While several controllers are asked which one leads.
+_SEARCH_PAUSE_MAX = 0.5
+# How long a call is made again; of several controllers the next one may have to be elected.
+_RETRY_SECONDS_OF_ONE = 5.0
+_RETRY_SECONDS_OF_SEVERAL = 15.0
 
 
 @dataclass(frozen=True)
@@ -54,11 +59,19 @@ Steps = Generator[Call, Any, Value]
 @dataclass(frozen=True)
 class Options:
     """How long a client waits, in seconds: `call` for one answer, `retry` while a controller is unavailable, `follow`
-    the same while an operation or a run goes on."""
+    the same while an operation or a run goes on. `pause_max` is between two attempts."""
 
     call: float = 30.0
-    retry: float = 5.0
+    retry: float = _RETRY_SECONDS_OF_ONE
     follow: float = 60.0
+    pause_max: float = _PAUSE_MAX
+
+
+def options_of(controllers: int, call: float, retry: float | None, follow: float) -> Options:
+    """Of a client of so many controllers; None: as is usual for as many."""
+    if controllers > 1:
+        return Options(call, _RETRY_SECONDS_OF_SEVERAL if retry is None else retry, follow, _SEARCH_PAUSE_MAX)
+    return Options(call, _RETRY_SECONDS_OF_ONE if retry is None else retry, follow)
 
 
 def seconds_of(call: Call, options: Options) -> float:
@@ -88,6 +101,15 @@ def check_address(address: str, insecure: bool) -> str:
             "the traffic is neither encrypted nor authenticated, and insecure=True allows it",
             f"address {address}", "a Unix socket or a loopback address", "one that other machines have")
     return address
+
+
+def is_address(text: str) -> bool:
+    """Whether it has a form that daemons take."""
+    try:
+        check_address(text, insecure=True)
+    except InvalidArgumentError:
+        return False
+    return True
 
 
 def _is_local(host: str) -> bool:
@@ -140,10 +162,18 @@ def status_error(address: str, code: int, message: str, metadata: Any, seconds: 
         return DeadlineExceededError(
             f"controller {address}: expected an answer within {seconds:g} s, found none", f"controller {address}",
             f"an answer within {seconds:g} s", "none")
-    return error_of(code, message, _details(metadata))
+    info = _error_info(metadata)
+    return error_of(code, message, dict(info.metadata) if info is not None else None)
 
 
-def _details(metadata: Any) -> dict[str, str] | None:
+def leader_named_by(code: int, metadata: Any) -> str | None:
+    """By a controller that stands by, if it knows one (common/rpc/not_leader.h)."""
+    info = _error_info(metadata) if code == UnavailableError.code else None
+    return info.metadata.get("leader") if info is not None and info.reason == "NOT_LEADER" else None
+
+
+def _error_info(metadata: Any) -> Any:
+    """The details that came with a status, or None."""
     for key, value in metadata or ():
         if key != "grpc-status-details-bin":
             continue
@@ -154,21 +184,22 @@ def _details(metadata: Any) -> dict[str, str] | None:
             for detail in status.details:
                 if detail.type_url.endswith("/google.rpc.ErrorInfo"):
                     info.ParseFromString(detail.value)
-                    return dict(info.metadata)
+                    return info
         except Exception:  # of a peer that is not ours
             return None
     return None
 
 
 class Pauses:
-    """Between attempts, with full jitter: the n-th is at random up to the smaller of 3 s and 0.1 s times 2^n."""
+    """Between attempts, with full jitter: the n-th is at random up to the smaller of `longest` and 0.1 s times 2^n."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest: float = _PAUSE_MAX) -> None:
+        self._longest = longest
         self._ceiling = _PAUSE_FIRST
 
     def next(self) -> float:
         pause = random.uniform(0, self._ceiling)
-        self._ceiling = min(2 * self._ceiling, _PAUSE_MAX)
+        self._ceiling = min(2 * self._ceiling, self._longest)
         return pause
 
     def reset(self) -> None:
@@ -178,10 +209,10 @@ class Pauses:
 class Attempts:
     """Whether a call that failed is made again, and after which pause."""
 
-    def __init__(self, call: Call, seconds: float):
+    def __init__(self, call: Call, options: Options):
         self._repeatable = call.repeatable
-        self._until = time.monotonic() + seconds
-        self._pauses = Pauses()
+        self._until = time.monotonic() + options.retry
+        self._pauses = Pauses(options.pause_max)
 
     def pause_after(self, error: Error) -> float:
         """Raises the error when there is no other attempt."""
@@ -204,10 +235,11 @@ class Following:
     timeout: float | None
     id: str = ""
     _heard: bool = False
-    _pauses: Pauses = field(default_factory=Pauses)
+    _pauses: Pauses = field(init=False)
 
     def __post_init__(self) -> None:
         now = time.monotonic()
+        self._pauses = Pauses(self.options.pause_max)
         self._until = now + self.options.follow
         self._end = None if self.timeout is None else now + self.timeout
 
@@ -256,6 +288,12 @@ class Following:
         return DeadlineExceededError(
             f"{self.noun} {self.id}: expected its end within {self.timeout:g} s, found that it goes on"
             f"{self._may_still_run()}", f"{self.noun} {self.id}", expected, "that it goes on")
+
+
+def closed() -> FailedPreconditionError:
+    """Of a client that was."""
+    return FailedPreconditionError(
+        "client: expected an open one, found a closed one", "client", "an open one", "a closed one")
 
 
 def check_process(made_in: int, current: int) -> None:

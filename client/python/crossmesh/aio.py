@@ -6,6 +6,7 @@ Cancelling a task ends its call; what the controller has begun goes on.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -18,7 +19,8 @@ from crossmesh._calls import Attempts, Call, Following, Options, Steps
 from crossmesh._convert import Document, value_of
 from crossmesh._core import Manifest, Mesh, Tensor
 from crossmesh._requests import PipelineChoice, Redistribution, ReshardOptions, RunOptions, Side, SideLike
-from crossmesh.errors import Error, UnavailableError
+from crossmesh._route import Route
+from crossmesh.errors import Error
 
 __all__ = ["Client", "PipelineChoice", "Redistribution", "ReshardOptions", "RunOptions", "Side", "connect"]
 
@@ -28,56 +30,54 @@ Value = TypeVar("Value")
 class _Caller:
     """As that of crossmesh.client. Confined to an event loop."""
 
-    def __init__(self, addresses: list[str], options: Options):
-        self.addresses = addresses
+    def __init__(self, route: Route, options: Options):
+        self.route = route
         self.options = options
         self._process = os.getpid()
-        self._channels: list[Any] = [
-            grpc.aio.insecure_channel(address, _calls.channel_options()) for address in addresses]
-        self._at = 0
+        self._channels: dict[str, Any] = {}
         self._closed = False
 
     async def close(self) -> None:
-        if self._process == os.getpid() and not self._closed:
+        if self._process == os.getpid():
             self._closed = True
-            for channel in self._channels:
+            channels, self._channels = self._channels, {}
+            for channel in channels.values():
                 await channel.close()
 
-    def open(self, call: Call, seconds: float) -> tuple[int, Any]:
-        _calls.check_process(self._process, os.getpid())
+    def _channel_of(self, address: str) -> Any:
+        self.route.check(address)
         if self._closed:
-            raise UnavailableError("client: expected an open one, found a closed one", "client", "an open one",
-                                   "a closed one")
+            raise _calls.closed()
+        if address not in self._channels:
+            self._channels[address] = grpc.aio.insecure_channel(address, self.route.channel_options())
+        return self._channels[address]
+
+    def open(self, call: Call, seconds: float) -> tuple[str, Any]:
+        _calls.check_process(self._process, os.getpid())
         method = _wire.method(call.method)
         for message in call.request if method.request_stream else [call.request]:
             _calls.check_size(message)
-        invoke = getattr(self._channels[self._at], method.kind)(
+        address = self.route.current
+        invoke = getattr(self._channel_of(address), method.kind)(
             method.path, request_serializer=method.request.SerializeToString,
             response_deserializer=method.response.FromString)
         given = iter(call.request) if method.request_stream else call.request
-        return self._at, invoke(given, timeout=seconds)
-
-    def error_of(self, at: int, error: grpc.aio.AioRpcError, seconds: float) -> Error:
-        found = _calls.status_error(
-            self.addresses[at], error.code().value[0], error.details() or "", error.trailing_metadata(), seconds)
-        if isinstance(found, UnavailableError) and self._at == at:
-            self._at = (at + 1) % len(self._channels)
-        return found
+        return address, invoke(given, timeout=seconds)
 
     async def _once(self, call: Call) -> Any:
         seconds = _calls.seconds_of(call, self.options)
-        at, answer = self.open(call, seconds)
+        if _wire.method(call.method).response_stream:
+            return [message async for message in self._messages(call, seconds)]
+        address, answer = self.open(call, seconds)
         try:
-            if _wire.method(call.method).response_stream:
-                return [message async for message in answer]
             return await answer
         except grpc.aio.AioRpcError as error:
-            raise self.error_of(at, error, seconds) from None
+            raise self.route.failed(address, error, seconds) from None
         finally:
             answer.cancel()
 
     async def call(self, call: Call) -> Any:
-        attempts = Attempts(call, self.options.retry)
+        attempts = Attempts(call, self.options)
         while True:
             try:
                 return await self._once(call)
@@ -95,20 +95,28 @@ class _Caller:
 
     async def follow(self, following: Following, kind: type[Value]) -> AsyncGenerator[Value, None]:
         while True:
-            seconds = following.seconds()
-            at, stream = self.open(following.stream(), seconds)
+            call, seconds = following.stream(), following.seconds()
             failed: Error | None = None
             try:
-                async for message in stream:
-                    state = value_of(kind, following.heard(message))
-                    yield state
-                    if state.ended:  # type: ignore[attr-defined]
-                        return
-            except grpc.aio.AioRpcError as error:
-                failed = self.error_of(at, error, seconds)
-            finally:
-                stream.cancel()
+                async with contextlib.aclosing(self._messages(call, seconds)) as messages:
+                    async for message in messages:
+                        state = value_of(kind, following.heard(message))
+                        yield state
+                        if state.ended:  # type: ignore[attr-defined]
+                            return
+            except Error as error:
+                failed = error
             await asyncio.sleep(following.pause_after(failed))
+
+    async def _messages(self, call: Call, seconds: float) -> AsyncGenerator[Any, None]:
+        address, stream = self.open(call, seconds)
+        try:
+            async for message in stream:
+                yield message
+        except grpc.aio.AioRpcError as error:
+            raise self.route.failed(address, error, seconds) from None
+        finally:
+            stream.cancel()
 
 
 class RunningOperation:
@@ -307,8 +315,8 @@ class Pipelines(_Service):
 class Client:
     """A cluster's controller, by connect(). An asynchronous context manager; of one event loop."""
 
-    def __init__(self, addresses: Sequence[str], options: Options):
-        self._caller = _Caller(list(addresses), options)
+    def __init__(self, route: Route, options: Options):
+        self._caller = _Caller(route, options)
         self.meshes = Meshes(self._caller)
         self.manifests = Manifests(self._caller)
         self.network = NetworkDescription(self._caller)
@@ -318,7 +326,7 @@ class Client:
 
     @property
     def addresses(self) -> list[str]:
-        return list(self._caller.addresses)
+        return list(self._caller.route.addresses)
 
     async def plan(
         self, manifest: Manifest | str, source: SideLike, destination: SideLike,
@@ -375,9 +383,10 @@ class Client:
 
 def connect(
     address: str | Sequence[str] | None = None, *, insecure: bool = False, call_timeout: float = 30.0,
-    retry_for: float = 5.0, follow_for: float = 60.0,
+    retry_for: float | None = None, follow_for: float = 60.0,
 ) -> Client:
     """A client of a cluster, within a running event loop; as crossmesh.connect otherwise."""
     given = address if address is not None else os.environ.get("CROSSMESH_CONTROLLER", "")
     addresses = [_calls.check_address(each, insecure) for each in _calls.addresses_of(given)]
-    return Client(addresses, Options(call=call_timeout, retry=retry_for, follow=follow_for))
+    options = _calls.options_of(len(addresses), call_timeout, retry_for, follow_for)
+    return Client(Route(addresses, insecure), options)

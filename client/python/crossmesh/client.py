@@ -19,7 +19,8 @@ from crossmesh._calls import Attempts, Call, Following, Options, Steps
 from crossmesh._convert import Document, value_of
 from crossmesh._core import Manifest, Mesh, Tensor
 from crossmesh._requests import PipelineChoice, Redistribution, ReshardOptions, RunOptions, Side, SideLike
-from crossmesh.errors import Error, UnavailableError
+from crossmesh._route import Route
+from crossmesh.errors import Error
 
 __all__ = ["Client", "PipelineChoice", "Redistribution", "ReshardOptions", "RunOptions", "Side", "connect"]
 
@@ -29,64 +30,60 @@ Value = TypeVar("Value")
 class _Caller:
     """Makes calls to the controller that answers, one of several. Thread-safe."""
 
-    def __init__(self, addresses: list[str], options: Options):
-        self.addresses = addresses
+    def __init__(self, route: Route, options: Options):
+        self.route = route
         self.options = options
         self._process = os.getpid()
-        self._channels = [grpc.insecure_channel(address, _calls.channel_options()) for address in addresses]
-        self._at = 0
         self._lock = threading.Lock()
+        # Each stays as long as the client: it connects again by itself. By address.
+        self._channels: dict[str, Any] = {}
         self._closed = threading.Event()
 
     def close(self) -> None:
         # The channels of a forked process are its parent's.
-        if self._process == os.getpid() and not self._closed.is_set():
-            self._closed.set()
-            for channel in self._channels:
-                channel.close()
+        if self._process == os.getpid():
+            with self._lock:
+                self._closed.set()
+                for channel in self._channels.values():
+                    channel.close()
+                self._channels.clear()
 
-    def _move_on_from(self, at: int) -> None:
+    def _channel_of(self, address: str) -> Any:
+        self.route.check(address)
         with self._lock:
-            if self._at == at:
-                self._at = (at + 1) % len(self._channels)
+            if self._closed.is_set():
+                raise _calls.closed()
+            if address not in self._channels:
+                self._channels[address] = grpc.insecure_channel(address, self.route.channel_options())
+            return self._channels[address]
 
-    def open(self, call: Call, seconds: float) -> tuple[int, Any]:
-        """Begins a call; what it gives is an answer to come, or a stream of them."""
+    def open(self, call: Call, seconds: float) -> tuple[str, Any]:
+        """Begins a call, and says to whom; what it gives is an answer to come, or a stream of them."""
         _calls.check_process(self._process, os.getpid())
-        if self._closed.is_set():
-            raise UnavailableError("client: expected an open one, found a closed one", "client", "an open one",
-                                   "a closed one")
         method = _wire.method(call.method)
-        with self._lock:
-            at = self._at
-        invoke = getattr(self._channels[at], method.kind)(
-            method.path, request_serializer=method.request.SerializeToString,
-            response_deserializer=method.response.FromString)
         for message in call.request if method.request_stream else [call.request]:
             _calls.check_size(message)
+        address = self.route.current
+        invoke = getattr(self._channel_of(address), method.kind)(
+            method.path, request_serializer=method.request.SerializeToString,
+            response_deserializer=method.response.FromString)
         given = iter(call.request) if method.request_stream else call.request
-        return at, (invoke if method.response_stream else invoke.future)(given, timeout=seconds)
-
-    def error_of(self, at: int, error: grpc.RpcError, seconds: float) -> Error:
-        code = error.code().value[0]
-        found = _calls.status_error(
-            self.addresses[at], code, error.details() or "", error.trailing_metadata(), seconds)
-        if isinstance(found, UnavailableError):
-            self._move_on_from(at)
-        return found
+        return address, (invoke if method.response_stream else invoke.future)(given, timeout=seconds)
 
     def _once(self, call: Call) -> Any:
         seconds = _calls.seconds_of(call, self.options)
-        at, answer = self.open(call, seconds)
+        if _wire.method(call.method).response_stream:
+            return list(self._messages(call, seconds))
+        address, answer = self.open(call, seconds)
         try:
-            return list(answer) if _wire.method(call.method).response_stream else answer.result()
+            return answer.result()
         except grpc.RpcError as error:
-            raise self.error_of(at, error, seconds) from None
+            raise self.route.failed(address, error, seconds) from None
         finally:
             answer.cancel()  # also after Ctrl-C; of no effect after its end
 
     def call(self, call: Call) -> Any:
-        attempts = Attempts(call, self.options.retry)
+        attempts = Attempts(call, self.options)
         while True:
             try:
                 return self._once(call)
@@ -108,20 +105,26 @@ class _Caller:
     def follow(self, following: Following, kind: type[Value]) -> Iterator[Value]:
         """All states of what is followed, the last one as it ended."""
         while True:
-            seconds = following.seconds()
-            at, stream = self.open(following.stream(), seconds)
+            call, seconds = following.stream(), following.seconds()
             failed: Error | None = None
             try:
-                for message in stream:
+                for message in self._messages(call, seconds):
                     state = value_of(kind, following.heard(message))
                     yield state
                     if state.ended:  # type: ignore[attr-defined]
                         return
-            except grpc.RpcError as error:
-                failed = self.error_of(at, error, seconds)
-            finally:
-                stream.cancel()
+            except Error as error:
+                failed = error
             self.pause(following.pause_after(failed))
+
+    def _messages(self, call: Call, seconds: float) -> Iterator[Any]:
+        address, stream = self.open(call, seconds)
+        try:
+            yield from stream
+        except grpc.RpcError as error:
+            raise self.route.failed(address, error, seconds) from None
+        finally:
+            stream.cancel()
 
 
 class _Followed:
@@ -366,8 +369,8 @@ class Pipelines(_Service):
 class Client:
     """A cluster's controller, by connect(). A context manager; thread-safe."""
 
-    def __init__(self, addresses: Sequence[str], options: Options):
-        self._caller = _Caller(list(addresses), options)
+    def __init__(self, route: Route, options: Options):
+        self._caller = _Caller(route, options)
         self.meshes = Meshes(self._caller)
         self.manifests = Manifests(self._caller)
         self.network = NetworkDescription(self._caller)
@@ -378,7 +381,7 @@ class Client:
     @property
     def addresses(self) -> list[str]:
         """Of the controllers, of which one answers."""
-        return list(self._caller.addresses)
+        return list(self._caller.route.addresses)
 
     def plan(
         self, manifest: Manifest | str, source: SideLike, destination: SideLike,
@@ -456,15 +459,17 @@ class Client:
 
 def connect(
     address: str | Sequence[str] | None = None, *, insecure: bool = False, call_timeout: float = 30.0,
-    retry_for: float = 5.0, follow_for: float = 60.0,
+    retry_for: float | None = None, follow_for: float = 60.0,
 ) -> Client:
     """A client of a cluster; it connects at the first call.
 
-    `address` is a controller's, "unix:/PATH", "HOST:PORT" or "[IPV6]:PORT", or those of several, of which one serves;
-    by default that of $CROSSMESH_CONTROLLER. `insecure` allows addresses beyond this machine, in plain text. Times are
-    in seconds: of a call, how long it is tried again while no controller is available, and the same while an operation
-    is followed. Raises InvalidArgumentError for a malformed address.
+    `address` is a controller's, "unix:/PATH", "HOST:PORT" or "[IPV6]:PORT", or those of several, of which one leads;
+    by default that of $CROSSMESH_CONTROLLER. One that stands by leads the client on to the leader. `insecure` allows
+    addresses beyond this machine, in plain text. Times are in seconds: of a call; how long it is tried again while no
+    controller is available, by default 5, and 15 with several, of which the next one may have to be elected; and the
+    same while an operation is followed. Raises InvalidArgumentError for a malformed address.
     """
     given = address if address is not None else os.environ.get("CROSSMESH_CONTROLLER", "")
     addresses = [_calls.check_address(each, insecure) for each in _calls.addresses_of(given)]
-    return Client(addresses, Options(call=call_timeout, retry=retry_for, follow=follow_for))
+    options = _calls.options_of(len(addresses), call_timeout, retry_for, follow_for)
+    return Client(Route(addresses, insecure), options)

@@ -48,7 +48,7 @@ def test_calls_are_made_at_once_and_a_failed_operation_raises():
             assert states[-1] is results.OperationState.FAILED
             with pytest.raises(errors.FailedPreconditionError):
                 await cluster.operations.watch(running.id).wait(timeout=60)
-        with pytest.raises(errors.UnavailableError, match="closed"):
+        with pytest.raises(errors.FailedPreconditionError, match="closed"):
             await cluster.workers.list()
 
     with crossmesh.local_cluster(workers=2) as running:

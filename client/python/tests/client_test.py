@@ -127,7 +127,7 @@ def test_a_closed_client_and_a_forked_one_say_so(cluster):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     client.close()
     client.close()
-    with pytest.raises(errors.UnavailableError, match="closed"):
+    with pytest.raises(errors.FailedPreconditionError, match="closed"):
         client.workers.list()
 
 
@@ -185,13 +185,13 @@ def test_an_address_beyond_this_machine_has_to_be_allowed():
 
 def test_only_what_may_be_repeated_is_tried_again():
     error = errors.UnavailableError("away")
-    attempts = _calls.Attempts(_calls.Call("m", None), 60)
+    attempts = _calls.Attempts(_calls.Call("m", None), _calls.Options(retry=60))
     assert 0 <= attempts.pause_after(error) <= 0.1
     with pytest.raises(errors.NotFoundError):
         attempts.pause_after(errors.NotFoundError("none"))
     for call, seconds in ((_calls.Call("m", None, repeatable=False), 60), (_calls.Call("m", None), 0)):
         with pytest.raises(errors.UnavailableError):
-            _calls.Attempts(call, seconds).pause_after(error)
+            _calls.Attempts(call, _calls.Options(retry=seconds)).pause_after(error)
 
 
 def test_a_cancellation_that_was_not_asked_for_is_an_absence():
