@@ -1,0 +1,64 @@
+"""What a wheel has, laid out as pip does, and the quick starts as README.md and docs/python.md write them.
+
+    wheel_test.py <repository root> <build folder>
+
+Exits with 77, which means skipped, where the Python package was not built.
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SKIPPED = 77
+ROOT, BUILD = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
+PYTHON = ROOT / ".python/bin/python"
+
+
+class WheelTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        scratch = tempfile.TemporaryDirectory(prefix="wheel")
+        cls.addClassCleanup(scratch.cleanup)
+        cls.site = pathlib.Path(scratch.name)
+        shutil.copytree(ROOT / "client/python/crossmesh", cls.site / "crossmesh",
+                        ignore=shutil.ignore_patterns("__pycache__"))
+        subprocess.run(["cmake", "--install", BUILD, "--component", "python", "--prefix", cls.site],
+                       check=True, capture_output=True)
+
+    def run_python(self, *words: str) -> str:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("CROSSMESH_")}
+        done = subprocess.run([PYTHON, "-B", *words], cwd=ROOT, env={**environment, "PYTHONPATH": str(self.site)},
+                              capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_the_readme_leads_with_the_wheel_and_its_demo_runs(self):
+        page = (ROOT / "README.md").read_text(encoding="utf-8")
+        self.assertLess(page.index("pip install crossmesh-"), page.index("    scripts/demo"))
+        command = re.search(r"^    python (-m crossmesh .*)$", page, re.MULTILINE).group(1)
+        self.assertIn("Every element of all", self.run_python(*command.split()))
+
+    def test_the_first_plan_runs(self):
+        page = (ROOT / "docs/python.md").read_text(encoding="utf-8")
+        code = page.split("## A first plan", 1)[1].split("```python\n", 1)[1].split("```", 1)[0]
+        self.assertRegex(self.run_python("-c", code), r"\d")
+
+    def test_the_blocks_about_clusters_run(self):
+        section = (ROOT / "docs/python.md").read_text(encoding="utf-8").split("## A cluster's clients", 1)[1]
+        blocks = [re.sub("^    ", "", block, flags=re.MULTILINE)
+                  for block in re.findall(r"(?:^    .*\n|^\n)+", section, re.MULTILINE) if "import crossmesh" in block]
+        self.assertTrue(blocks)
+        for block in blocks:
+            self.run_python("-c", block)
+
+
+if __name__ == "__main__":
+    if not PYTHON.exists() or not (BUILD / "python/crossmesh/api.binpb").exists():
+        print("skipped: the Python package was not built")
+        sys.exit(SKIPPED)
+    unittest.main(argv=sys.argv[:1])
