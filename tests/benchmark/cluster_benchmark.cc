@@ -29,25 +29,38 @@ struct Options {
   std::string manifest;
   bool tcp = false;
   bool no_checksums = false;
+  bool copies = false;
   int repeats = 5;
   int operations = 10'000;
   double idle_seconds = 60;
 };
 
-// From the client's call to the operation's end, and of it the transfer.
+// From the client's call to the operation's end, and of it the transfer; and where they are asked
+// for, what is copied into the storages before, and from them afterwards.
 absl::StatusOr<nlohmann::json> MeasureMove(const Options& options) {
   ASSIGN_OR_RETURN(Manifest manifest, ReadManifest(options.manifest));
   ASSIGN_OR_RETURN(const std::unique_ptr<ClusterCase> cluster,
                    ClusterCase::Create({.manifest = std::move(manifest),
                                         .shared_memory = !options.tcp,
                                         .checksums = !options.no_checksums}));
-  std::vector<double> seconds, transfers;
+  std::vector<double> seconds, transfers, fills, reads;
   int64_t destination_bytes = 0;
   for (int i = 0; i < 1 + options.repeats; ++i) {
+    absl::Status filled, read;
     absl::StatusOr<v1::Operation> operation;
+    const double fill = SecondsOf([&] {
+      if (options.copies) filled = cluster->Fill();
+    });
     const double wall = SecondsOf([&] { operation = cluster->Move(); });
+    const double reading = SecondsOf([&] {
+      if (options.copies) read = cluster->Read();
+    });
+    RETURN_IF_ERROR(filled);
     RETURN_IF_ERROR(operation.status());
+    RETURN_IF_ERROR(read);
     if (i == 0) continue;  // pages are touched and the plan is cached from here on
+    fills.push_back(fill);
+    reads.push_back(reading);
     seconds.push_back(wall);
     transfers.push_back(operation->report().transfer_seconds());
     destination_bytes = operation->report().destination_bytes();
@@ -55,6 +68,8 @@ absl::StatusOr<nlohmann::json> MeasureMove(const Options& options) {
   RETURN_IF_ERROR(cluster->Check());
   const double median = Median(seconds);
   return nlohmann::json{{"seconds", median},
+                        {"fill_seconds", Median(fills)},
+                        {"read_seconds", Median(reads)},
                         {"transfer_seconds", Median(transfers)},
                         {"destination_bytes", destination_bytes},
                         {"bytes_per_second", static_cast<double>(destination_bytes) / median}};
@@ -139,6 +154,8 @@ int main(int argc, char** argv) {
   move->add_option("manifest", options.manifest, "Manifest file")->required();
   move->add_flag("--tcp", options.tcp, "Without shared memory between the workers");
   move->add_flag("--no-checksums", options.no_checksums, "Without checksums");
+  move->add_flag("--copies", options.copies,
+                 "Beside it, a copy of all into the storages, and one of all from them");
   move->add_option("--repeats", options.repeats, "Moves; medians are printed");
   CLI::App* const start = app.add_subcommand("start", "Time to the first byte");
   start->add_option("--repeats", options.repeats, "Operations; medians are printed");

@@ -119,7 +119,7 @@ def spec_message(
     if isinstance(manifest, str):
         spec.manifest = manifest
     else:
-        spec.inline_manifest.tensors.extend(_tensor_messages(manifest))
+        spec.inline_manifest.MergeFromString(manifest.to_message())
     if options.checksums is not None:
         spec.checksums = options.checksums
     if options.topology is not None:

@@ -335,6 +335,9 @@ class Storage:
             raise NotFoundError(
                 f'tensor "{tensor}": expected one that {self._text()} has a part of, found none',
                 f'tensor "{tensor}"', f"one that {self._text()} has a part of", "none")
+        return self._tiles_of(tensor)
+
+    def _tiles_of(self, tensor: str) -> tuple[Tile, ...]:
         offset, dtype, boxes = self._tiles[tensor]
         tiles = []
         for box in boxes:
@@ -349,6 +352,9 @@ class Storage:
                 f'tile of tensor "{tile.tensor}": expected generation {self._generation}, found generation '
                 f"{tile.generation}; take it from the storage again", f'tile of tensor "{tile.tensor}"',
                 f"generation {self._generation}", f"generation {tile.generation}")
+        return self._mapped(tile)
+
+    def _mapped(self, tile: Tile) -> numpy.ndarray[Any, Any]:
         kind = numpy_type(tile.dtype)
         count = math.prod(tile.shape)
         if count == 0:
@@ -392,9 +398,10 @@ class Storage:
 
     def _pairs(self, values: Mapping[str, Any]) -> list[tuple[Any, Any]]:
         """By box the storage's array, and the part of the value that is the same box."""
+        self.check()  # once for all of them
         pairs = []
         for name in self._tiles:
-            tiles = self.tiles(name)
+            tiles = self._tiles_of(name)
             if name not in values:
                 raise InvalidArgumentError(
                     f'tensor "{name}": expected a value, found none', f'tensor "{name}"', "a value", "none")
@@ -403,9 +410,9 @@ class Storage:
             if hasattr(values[name], "to_local") and given.shape != whole and len(tiles) > 1:
                 pairs += self._pairs_of_local(name, tiles, given)
             elif given.shape == whole:
-                pairs += [(tile.array, _part_of(given, tile.box)) for tile in tiles]
+                pairs += [(self._mapped(tile), _part_of(given, tile.box)) for tile in tiles]
             elif len(tiles) == 1 and given.shape == tiles[0].shape:
-                pairs.append((tiles[0].array, given))
+                pairs.append((self._mapped(tiles[0]), given))
             else:
                 expected = f"shape {list(whole)} or that of its tile, {[list(tile.shape) for tile in tiles]}"
                 raise InvalidArgumentError(
@@ -423,7 +430,7 @@ class Storage:
                 f'tensor "{name}": expected {expected}, found {found}', f'tensor "{name}"', expected, found)
         pairs, first = [], 0
         for tile, count in zip(tiles, counts, strict=True):
-            pairs.append((tile.array, local.reshape(-1)[first:first + count].reshape(tile.shape)))
+            pairs.append((self._mapped(tile), local.reshape(-1)[first:first + count].reshape(tile.shape)))
             first += count
         return pairs
 
@@ -438,7 +445,8 @@ def _part_of(whole: numpy.ndarray[Any, Any], box: tuple[Any, ...]) -> Any:
 def _array_of(name: str, value: Any, dtype: str) -> numpy.ndarray[Any, Any]:
     """Over the value's own memory. Raises InvalidArgumentError for another type of elements."""
     if hasattr(value, "to_local"):  # a DTensor
-        value = value.to_local()
+        with importlib.import_module("torch").no_grad():  # else autograd takes part in it
+            value = value.to_local()
     kind = numpy_type(dtype)
     if type(value).__module__.partition(".")[0] == "torch":
         value = value.detach()

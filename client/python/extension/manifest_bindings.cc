@@ -5,6 +5,8 @@
 #include "common/mesh/manifest.h"
 #include "common/mesh/manifest_file.h"
 #include "common/python/raised_status.h"
+#include "common/wire/tensor_codec.h"
+#include "crossmesh/v1/tensor.pb.h"
 
 #include <cstdint>
 #include <optional>
@@ -41,6 +43,11 @@ std::string ManifestText(const Manifest& manifest) {
                        {"shape", LengthsOf(tensor)}});
   }
   return nlohmann::json{{"total_bytes", manifest.bytes()}, {"tensors", tensors}}.dump();
+}
+
+nb::bytes MessageOf(const Manifest& manifest) {
+  const std::string message = ToProto(manifest).SerializeAsString();
+  return {message.data(), message.size()};
 }
 
 TensorSpec FoundIn(const Manifest& manifest, const std::string& name) {
@@ -114,6 +121,7 @@ void BindManifest(nb::module_& module) {
           "Of a safetensors file or a folder of them, with or without an index. Only headers are "
           "read.")
       .def("to_json", &ManifestText, "The text of a manifest file.")
+      .def("to_message", &MessageOf, "The bytes of the API's message Manifest.")
       .def_prop_ro("tensors", &Manifest::tensors)
       .def_prop_ro("bytes", &Manifest::bytes)
       .def_prop_ro(
