@@ -47,7 +47,7 @@ std::string ManifestText(const Manifest& manifest) {
 
 nb::bytes MessageOf(const Manifest& manifest) {
   const std::string message = ToProto(manifest).SerializeAsString();
-  return {message.data(), message.size()};
+  return nb::bytes(message.data(), message.size());
 }
 
 TensorSpec FoundIn(const Manifest& manifest, const std::string& name) {
