@@ -136,6 +136,46 @@ def test_two_stages_train_as_one_process(cluster, workers):
     assert stages.losses[-1] < 0.9 * stages.losses[0]
 
 
+def test_gradients_of_inputs_and_of_weights_are_apart_where_a_schedule_delays_them(cluster, workers):
+    seen = [set(), set()]
+
+    def compute(place):
+        for step in workers[place].pipeline(30):
+            if not isinstance(step, embedded.Complete):
+                seen[place].add((step.kind, bool(step.inputs), bool(step.outputs)))
+
+    choice = PipelineChoice(schedule="1f1b", delay_weight_gradients=True)
+    run = cluster.client.pipelines.start(PIPELINE, choice, RunOptions(iterations=2))
+    assert _in_threads([lambda: compute(0), lambda: compute(1)]) == [None, None]
+    run.wait(30)
+    assert seen[1] == {("forward", True, False), ("input_gradient", False, True), ("weight_gradient", False, False)}
+    assert {kind for kind, _, _ in seen[0]} == {"forward", "input_gradient", "weight_gradient"}
+    assert ("input_gradient", True, False) in seen[0]
+
+
+def test_one_thread_at_a_time_waits_for_the_next_op(cluster, workers):
+    run = _start(cluster, 1, stop_at_failure=True)
+    first, second = (worker.pipeline(30) for worker in workers[:2])
+    told, refused = [], threading.Event()
+
+    def wait():  # for the first stage, which computes nothing
+        with pytest.raises(errors.Error) as caught:
+            second._loop.next()
+        told.append(type(caught.value))
+        refused.set()
+
+    threads = [threading.Thread(target=wait) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    was_refused = refused.wait(20)
+    first.leave()  # which ends the one that waits
+    for thread in threads:
+        thread.join(60)
+    assert was_refused and told[0] is errors.FailedPreconditionError and len(told) == 2
+    with pytest.raises(errors.Error, match="has left the pipeline"):
+        run.wait(30)
+
+
 def test_what_an_op_raises_fails_the_run_with_that_reason(cluster, workers):
     def first():
         with workers[0].pipeline(30) as loop:
@@ -197,7 +237,11 @@ def test_a_layer_program_over_four_ranks_sums_what_they_give(cluster, workers):
         "transfers": [{
             "name": "sum", "partialAxes": ["x"], "messages": [{"producer": 0, "consumer": 1}],
             "tensors": [{"tensor": {"name": "y", "dtype": "F32", "shape": ["6", "4"]},
-                         "sourceLayout": "[-, -]", "destinationLayout": "[x, -] balanced"}]}],
+                         "sourceLayout": "[-, -]", "destinationLayout": "[x, -] balanced"}]}, {
+            "name": "rows", "messages": [{"producer": 0, "consumer": 1}],
+            "tensors": [{"tensor": {"name": "z", "dtype": "F32", "shape": ["6", "4"]},
+                         "sourceLayout": "[x, -] balanced",
+                         "destinationLayout": "{[0:1, 0:4] [3:4, 0:4]; [1:2, 0:4]; [2:3, 0:4]; [4:6, 0:4]}"}]}],
     }
     whole = numpy.arange(24, dtype="f4").reshape(6, 4)
     seen = [[] for _ in workers]
@@ -209,10 +253,15 @@ def test_a_layer_program_over_four_ranks_sums_what_they_give(cluster, workers):
             assert step.kind == "op"
             if step.name == "give":
                 step.output("sum").array[...] = whole * (place + 1) + step.iteration
+                tile = step.output("rows").tiles[0]
+                tile.array[...] = whole[tile.boxes[0]]
             else:
                 tile = step.input("sum").tiles[0]
                 assert (tile.array == 10 * whole[tile.boxes[0]] + 4 * step.iteration).all()
                 seen[place].append(tile.boxes[0][0])
+                rows = step.input("rows").tiles[0]
+                assert len(rows.boxes) == (2 if place == 0 else 1)
+                assert (rows.data == numpy.concatenate([whole[box].reshape(-1) for box in rows.boxes])).all()
 
     run = cluster.client.pipelines.start(program, options=RunOptions(iterations=3))
     assert _in_threads([lambda place=place: compute(place) for place in range(4)]) == [None] * 4

@@ -289,6 +289,33 @@ worker.wait()
                 stall_limit=2)
 
 
+def test_what_is_being_received_is_dirty_until_it_is_committed(cluster, workers):
+    script = f"""
+import crossmesh
+worker = crossmesh.Worker("stopped", "o.0", {cluster.address!r})
+worker.lend("s", "o.0", bytearray(b"x" * 64))
+print("ready", flush=True)
+worker.wait()
+"""
+    manifest = crossmesh.Manifest([crossmesh.Tensor("w", "I8", [64])])
+    memory = bytearray(64)
+    target = workers[0].lend("dirty", "a.0", memory, manifest, "x=1 on a.0", "* [-]")
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        while "stopped" not in [w.name for w in cluster.client.workers.list()]:
+            pass
+        process.send_signal(signal.SIGSTOP)
+        running = cluster.client.start_reshard(
+            manifest, ("x=1 on o.0", "* [-]", "s"), ("x=1 on a.0", "* [-]", "dirty"), binding="in_place")
+        while not target.state().dirty:
+            assert target.state().generation == 1
+        process.send_signal(signal.SIGCONT)
+        running.wait(60)
+        process.kill()
+    assert (target.state().dirty, target.state().generation, memory) == (False, 2, b"x" * 64)
+    target.release()
+
+
 def test_a_thousand_loans_and_operations_take_no_memory(cluster, workers):
     manifest = crossmesh.Manifest([crossmesh.Tensor("w", "F32", [1 << 16])])
     pages = resource.getpagesize()
