@@ -94,8 +94,8 @@ SHAPES = {"even": (8, 12), "uneven": (7, 5), "wide": (3, 9), "vector": (11,), "s
 
 @contextlib.contextmanager
 def _rank(rank):
-    """As a rank of four, in a process group that sends nothing: a mesh, and tensors on it by name. Those of a module are
-    parameters of FSDP2 over tensor parallelism; "strided" is in several boxes."""
+    """As a rank of four, in a process group that sends nothing: a mesh, and tensors on it by name. Those of a module
+    are parameters of FSDP2 over tensor parallelism; "strided" is in several boxes."""
     import torch
     import torch.distributed as dist
     from torch.distributed.device_mesh import DeviceMesh
