@@ -313,6 +313,12 @@ absl::Status Client::DrainWorker(const std::string& name) {
       .status();
 }
 
+absl::Status Client::UndrainWorker(const std::string& name) {
+  return Call(&Stubs::workers, &v1::WorkerService::Stub::UndrainWorker,
+              Named<v1::UndrainWorkerRequest>(name))
+      .status();
+}
+
 absl::Status Client::EvictWorker(const std::string& name) {
   // Once: a second answer would be that there is no live one.
   return Explain(CallOnce(&Stubs::workers, &v1::WorkerService::Stub::EvictWorker,

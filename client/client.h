@@ -157,6 +157,8 @@ class Client {
   // By name.
   absl::StatusOr<std::vector<v1::Worker>> ListWorkers();
   absl::Status DrainWorker(const std::string& name);
+  // NotFound; FailedPrecondition: the worker leaves of its own.
+  absl::Status UndrainWorker(const std::string& name);
   // NotFound: there is no live one.
   absl::Status EvictWorker(const std::string& name);
   // NotFound; FailedPrecondition: it is not lost.

@@ -33,6 +33,9 @@ class Controller {
     // Becomes the current description of the network.
     std::optional<Topology> topology;
     absl::Duration lost_after = absl::Seconds(10);
+    // Of workers that come: at once after a quiet time, and from then on.
+    double registrations_at_once = 500;
+    double registrations_per_second = 500;
     // What outlives this controller; null: a store in memory, which ends with it.
     std::shared_ptr<MetadataStore> store;
     // What the store is in, for people: "memory", "sqlite", "etcd".

@@ -3,10 +3,12 @@
 #include "common/base/version.h"
 #include "common/rpc/deadline.h"
 #include "common/rpc/error_details.h"
+#include "common/rpc/push_back.h"
 #include "common/rpc/status_codec.h"
 #include "common/testing/status_matchers.h"
 #include "common/wire/session_protocol.h"
 #include "controller/testing/controller_fixture.h"
+#include "crossmesh/v1/controller_service.grpc.pb.h"
 #include "crossmesh/v1/pipeline_service.grpc.pb.h"
 
 #include <cstdint>
@@ -255,6 +257,71 @@ TEST_F(ControllerTest, AWorkerThatDrainsIsToldAgainOnItsNextStreamAndListedSo) {
   ASSERT_OK_AND_ASSIGN(const v1::WorkerSessionResponse told, second.Hear());
   EXPECT_TRUE(told.has_drain());
   EXPECT_EQ(ListWorkers().front().state(), v1::WORKER_STATE_DRAINING);
+}
+
+TEST_F(ControllerTest, AWorkerHearsThatItDrainsNoMoreAndIsListedSoOnceItSaysSo) {
+  RawSession session(*sessions_);
+  ASSERT_OK(session.Say(RegistrationOf("unix:/first.sock", 7)));
+  v1::WorkerSessionRequest beat;
+  beat.mutable_heartbeat()->add_held_operations("op-1");  // for an answer
+  beat.mutable_heartbeat()->set_draining(true);
+  beat.mutable_heartbeat()->add_dirty_storages("s on a.0");
+  ASSERT_OK(session.Say(beat));
+  v1::UndrainWorkerRequest undrain;
+  undrain.set_name("w-a");
+  ASSERT_OK(Call(*sessions_, &v1::WorkerService::Stub::UndrainWorker, undrain));
+  ASSERT_OK_AND_ASSIGN(const v1::WorkerSessionResponse told, session.Hear());
+  EXPECT_TRUE(told.has_undrain());
+  EXPECT_EQ(ListWorkers().front().state(), v1::WORKER_STATE_DRAINING);
+  EXPECT_THAT(ListWorkers().front().dirty_storages(), ElementsAre("s on a.0"));
+  beat.mutable_heartbeat()->set_draining(false);
+  beat.mutable_heartbeat()->clear_dirty_storages();
+  ASSERT_OK(session.Say(beat));
+  EXPECT_EQ(ListWorkers().front().state(), v1::WORKER_STATE_READY);
+  EXPECT_THAT(ListWorkers().front().dirty_storages(), SizeIs(0));
+  beat.mutable_heartbeat()->set_leaving(true);
+  ASSERT_OK(session.Say(beat));
+  EXPECT_THAT(Call(*sessions_, &v1::WorkerService::Stub::UndrainWorker, undrain),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("w-a")));
+  undrain.set_name("w-none");
+  EXPECT_THAT(Call(*sessions_, &v1::WorkerService::Stub::UndrainWorker, undrain),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("w-none")));
+}
+
+TEST_F(ControllerTest, WhenTooManyRegisterAtOnceTheRestAreToldWhenToComeAgain) {
+  controller_.reset();
+  ASSERT_OK_AND_ASSIGN(controller_, Controller::Create({.listen = {address_},
+                                                        .metrics_listen = "",
+                                                        .registrations_at_once = 1,
+                                                        .registrations_per_second = 0.5}));
+  RawSession first(*sessions_);
+  ASSERT_OK(first.Say(RegistrationOf("unix:/first.sock", 7)));
+  v1::WorkerSessionRequest other = RegistrationOf("unix:/second.sock", 8);
+  other.mutable_register_()->set_worker("w-b");
+  other.mutable_register_()->set_devices("b.0");
+  const auto refused = RawSession(*sessions_).Say(other);
+  ASSERT_THAT(refused, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("w-b")));
+  EXPECT_THAT(PushBackOf(refused.status()), testing::Optional(testing::Gt(absl::ZeroDuration())));
+  // One that is there is not held up, since it would be lost.
+  EXPECT_OK(RawSession(*sessions_).Say(RegistrationOf("unix:/first.sock", 7)));
+  EXPECT_THAT(ListWorkers(), SizeIs(1));
+}
+
+TEST_F(ControllerTest, OneThatStandsByIsListedUnderAnAddress) {
+  const auto stub = v1::ControllerService::NewStub(channel_);
+  v1::ReportStandbyRequest report;
+  report.mutable_standby()->set_address("nowhere");
+  EXPECT_THAT(Call(*stub, &v1::ControllerService::Stub::ReportStandby, report),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("standby.address")));
+  report.mutable_standby()->set_address("192.0.2.2:7400");
+  report.mutable_standby()->set_version("0.2.0");
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_OK(Call(*stub, &v1::ControllerService::Stub::ReportStandby, report));
+  }
+  ASSERT_OK_AND_ASSIGN(const auto shown, Call(*stub, &v1::ControllerService::Stub::GetController,
+                                              v1::GetControllerRequest()));
+  ASSERT_EQ(shown.controller().standbys_size(), 1);
+  EXPECT_EQ(shown.controller().standbys(0).version(), "0.2.0");
 }
 
 TEST_F(ControllerTest, AnEvictedWorkersSessionEndsAndItsProcessIsRefused) {

@@ -223,6 +223,7 @@ absl::Status ServeForATerm(Flags flags, const Process& process) {
                                          .metrics_listen = flags.controller.metrics_listen,
                                          .insecure = flags.controller.insecure,
                                          .health = flags.controller.health,
+                                         .advertise = flags.candidate.address,
                                          .leader = [&news] { return news.leader(); }}));
   flags.controller.listen = standby->addresses();
   if (flags.candidate.address.empty()) flags.candidate.address = flags.controller.listen.front();

@@ -7,6 +7,7 @@
 #include "common/metrics/rpc_metrics.h"
 #include "common/rpc/not_leader.h"
 #include "common/rpc/status_codec.h"
+#include "controller/standby_reports.h"
 
 #include <utility>
 
@@ -46,6 +47,10 @@ absl::StatusOr<std::unique_ptr<StandbyServer>> StandbyServer::Start(const Option
                                                        .other_calls = standby->other_calls_.get(),
                                                        .metrics = standby->metrics_.get()}));
   standby->server_->SetServing(kLeaderService, false);
+  const std::string& address =
+      options.advertise.empty() ? standby->addresses().front() : options.advertise;
+  standby->reports_ = std::make_unique<StandbyReports>(StandbyReports::Options{
+      .address = address, .insecure = options.insecure, .leader = options.leader});
   return standby;
 }
 
@@ -61,6 +66,7 @@ StandbyServer::StandbyServer(const Options& options, std::unique_ptr<MetricsExpo
 }
 
 StandbyServer::~StandbyServer() {
+  reports_.reset();
   if (server_ != nullptr) server_->Shutdown(absl::ZeroDuration());
 }
 

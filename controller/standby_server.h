@@ -15,9 +15,10 @@ namespace crossmesh {
 class DaemonHealth;
 class MetricsExporter;
 class RpcMetrics;
+class StandbyReports;
 
 // What a controller serves while another one leads: health, of which kLeaderService says no, and
-// to every other call the answer NotLeaderError. Thread-safe.
+// to every other call the answer NotLeaderError. It tells the leader that it is there. Thread-safe.
 class StandbyServer {
  public:
   struct Options {
@@ -25,6 +26,8 @@ class StandbyServer {
     std::string metrics_listen;
     bool insecure = false;
     DaemonHealth* health = nullptr;
+    // Where others reach this one when it leads; empty: the first of `listen`, as it was bound.
+    std::string advertise;
     // The address of the one that leads, if that is known; must not block. Outlives the server.
     std::function<std::optional<std::string>()> leader;
   };
@@ -46,6 +49,7 @@ class StandbyServer {
   const std::unique_ptr<MetricsExporter> exporter_;  // null: none are served
   const std::unique_ptr<OtherCalls> other_calls_;
   std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<StandbyReports> reports_;
 };
 
 }  // namespace crossmesh

@@ -44,9 +44,10 @@ void ControllerSession::Start() {
   ports_.control.Post([this] { agent_->Start(); });
 }
 
-void ControllerSession::TellDraining() {
+void ControllerSession::TellLeaving() {
   ports_.control.Post([this] {
     draining_ = true;
+    leaving_ = true;
     agent_->HurryHeartbeat();
   });
 }
@@ -82,6 +83,7 @@ v1::WorkerSessionRequest::Register ControllerSession::Registration(
 void ControllerSession::Refresh(v1::WorkerSessionRequest::Register& registration) {
   ports_.devices.Describe(registration);
   registration.set_draining(draining_);
+  registration.set_leaving(leaving_);
 }
 
 void ControllerSession::MakeHeartbeat(uint64_t epoch, absl::AnyInvocable<void(Heartbeat)> done) {
@@ -98,6 +100,7 @@ void ControllerSession::MakeHeartbeat(uint64_t epoch, absl::AnyInvocable<void(He
           heartbeat.add_held_operations(std::move(operation));
         }
         heartbeat.set_draining(draining_);
+        heartbeat.set_leaving(leaving_);
         ports_.devices.Describe(heartbeat);
         DescribeTraffic(heartbeat);
         done(std::move(heartbeat));
@@ -122,6 +125,13 @@ void ControllerSession::OnDrain() {
   ports_.tasks.Drain([this] {
     if (options_.on_drained) options_.on_drained();
   });
+}
+
+void ControllerSession::OnUndrain() {
+  if (leaving_ || !std::exchange(draining_, false)) return;
+  LogInfo("worker_drains_no_more", {{"worker_id", options_.worker}});
+  ports_.tasks.Undrain();
+  agent_->HurryHeartbeat();
 }
 
 void ControllerSession::OnOperationsEnded(uint64_t epoch,

@@ -46,8 +46,8 @@ class ControllerSession final : private SessionHost {
   absl::Status Open(const std::string& execution_address, const Transport& transport);
   // Begins on the control loop, which may start later.
   void Start();
-  // Says from now on that the worker drains. Any thread.
-  void TellDraining();
+  // Says from now on that the worker drains of its own, which no controller takes back. Any thread.
+  void TellLeaving();
   // On the control loop: as SessionAgent says.
   void HurryHeartbeat() { agent_->HurryHeartbeat(); }
   // Says goodbye, and waits until that is over.
@@ -62,13 +62,16 @@ class ControllerSession final : private SessionHost {
   void Refresh(v1::WorkerSessionRequest::Register& registration) override;
   void MakeHeartbeat(uint64_t epoch, absl::AnyInvocable<void(Heartbeat)> done) override;
   void OnDrain() override;
+  void OnUndrain() override;
   void OnOperationsEnded(uint64_t epoch, const std::vector<std::string>& operations) override;
   void OnRefused(const absl::Status& why) override;
 
   const Options options_;
   const Ports ports_;
   std::unique_ptr<SessionAgent> agent_;
-  bool draining_ = false;  // on the control loop
+  // On the control loop.
+  bool draining_ = false;
+  bool leaving_ = false;
 };
 
 }  // namespace crossmesh

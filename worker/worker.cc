@@ -143,7 +143,7 @@ absl::Status Worker::OpenServices() {
 void Worker::Stop(absl::Duration drain_timeout) {
   if (std::exchange(stopped_, true) || !started_) return;
   services_->SayStopping();
-  session_->TellDraining();
+  session_->TellLeaving();
   data_plane_->FinishTasks(drain_timeout);
   services_->StopPrograms();
   session_->Leave();

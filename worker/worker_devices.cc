@@ -41,6 +41,17 @@ ByteCount MemoryMax(const WorkerOptions& options) {
   return options.memory_max > 0 ? ByteCount(options.memory_max) : MemoryMaxByDefault();
 }
 
+// What an operation has left in part; while one writes, that is nobody's concern.
+void DescribeDirty(const StorageTable& storages, v1::WorkerSessionRequest::Heartbeat& heartbeat) {
+  constexpr int kDirtyStoragesMax = 64;
+  for (const StorageStatus& storage : storages.List()) {
+    if (storage.state != StorageState::kDirty || storage.writing) continue;
+    if (heartbeat.dirty_storages_size() == kDirtyStoragesMax) return;
+    heartbeat.add_dirty_storages(
+        absl::StrCat(storage.key.name, " on ", ToString(storage.key.device)));
+  }
+}
+
 // All processes that drive a GPU, if there is one.
 bool HaveM2n(std::span<const GpuDevices::Driver> drivers) {
   bool any = false;
@@ -132,6 +143,7 @@ void WorkerDevices::Describe(v1::WorkerSessionRequest::Register& registration) c
 }
 
 void WorkerDevices::Describe(v1::WorkerSessionRequest::Heartbeat& heartbeat) const {
+  DescribeDirty(storages_, heartbeat);
   heartbeat.set_memory_bytes(storages_.Bytes().total());
   const std::vector<GpuDevices::Driver> drivers = gpus_->drivers();
   heartbeat.set_m2n(HaveM2n(drivers));

@@ -264,6 +264,40 @@ TEST_F(WorkerTest, ADrainRefusesNewTasksAndTellsWhenItIsDone) {
   b_->Stop(absl::Seconds(1));
 }
 
+TEST_F(WorkerTest, ADrainThatIsTakenBackIsNoneUnlessTheWorkerStops) {
+  StartBoth();
+  controller_->SendDrain("wb");
+  ASSERT_TRUE(controller_->WaitUntil("wb", [](const auto& s) { return s.heartbeat.draining(); }));
+  EXPECT_FALSE(controller_->seen("wb").heartbeat.leaving());
+  controller_->SendUndrain("wb");
+  ASSERT_TRUE(controller_->WaitUntil("wb", [](const auto& s) { return !s.heartbeat.draining(); }));
+  const auto b = Execute(*b_, 1);
+  EXPECT_TRUE(b->WaitFor(v1::ExecuteResponse::kAccepted));
+  b_->Stop(absl::Milliseconds(10));
+  EXPECT_TRUE(controller_->seen("wb").left);
+}
+
+TEST_F(WorkerTest, StoragesThatWereLeftInPartAreToldWhileNothingWritesThem) {
+  b_ = StartWorker("wb", "b.0-1");
+  const StorageKey key{"serving", {"b", 1}};
+  ASSERT_OK(b_->storages().Create(key, 64));
+  absl::StatusOr<StorageTable::Lease> lease =
+      b_->storages().LeaseForWriting(key, 64, {.shadow = false});
+  ASSERT_OK(lease.status());
+  lease->BeginWriting();
+  const int before = controller_->seen("wb").heartbeats;
+  ASSERT_TRUE(
+      controller_->WaitUntil("wb", [before](const auto& s) { return s.heartbeats >= before + 2; }));
+  EXPECT_EQ(controller_->seen("wb").heartbeat.dirty_storages_size(), 0);
+  {
+    const StorageTable::Lease ended = *std::move(lease);
+  }
+  ASSERT_TRUE(controller_->WaitUntil("wb", [](const auto& s) {
+    return s.heartbeat.dirty_storages_size() == 1 &&
+           s.heartbeat.dirty_storages(0) == "serving on b.1";
+  }));
+}
+
 TEST_F(WorkerTest, RefusesOptionsThatCannotWork) {
   EXPECT_THAT(Worker::Create({.devices = {{"a", 0}}}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name")));

@@ -92,7 +92,8 @@ std::string ArgumentsOf(const std::string& command) {
       {"reshard", kAnyReshard},
       {"worker drain", "w"},
       {"worker evict", "w"},
-      {"worker forget", "w"}};
+      {"worker forget", "w"},
+      {"worker undrain", "w"}};
   const auto found = arguments.find(command);
   return found == arguments.end() ? "" : found->second;
 }

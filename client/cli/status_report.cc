@@ -1,6 +1,7 @@
 #include "client/cli/status_report.h"
 
 #include "client/cli/cli.h"
+#include "client/cli/cluster_problems.h"
 #include "client/cli/report_text.h"
 #include "client/outcome.h"
 #include "common/base/format.h"
@@ -19,6 +20,7 @@ namespace {
 
 // So that all is on one screen.
 constexpr size_t kRowsMax = 5;
+constexpr size_t kProblemsMax = 10;
 
 bool HasFailed(const v1::Operation& operation) {
   return operation.state() == v1::OPERATION_STATE_FAILED ||
@@ -63,12 +65,34 @@ std::string ControllerText(const ClusterView& view) {
                       Ago(controller, true, controller.start_time()));
 }
 
+std::string StandbysText(const v1::Controller& controller) {
+  if (controller.standbys().empty()) return "";
+  return ReportLine("standing by",
+                    absl::StrJoin(controller.standbys(), ", ",
+                                  [](std::string* out, const v1::StandbyController& standby) {
+                                    absl::StrAppend(out, PrintableName(standby.address()),
+                                                    ", version ", PrintableName(standby.version()));
+                                  }));
+}
+
 std::string Count(int64_t count, absl::string_view one, absl::string_view many) {
   return absl::StrCat(count, " ", count == 1 ? one : many);
 }
 
 std::string More(size_t count) {
   return count <= kRowsMax ? "" : absl::StrCat("and ", count - kRowsMax, " more\n");
+}
+
+std::string ProblemsText(const std::vector<ClusterProblem>& problems) {
+  if (problems.empty()) return "";
+  std::string text = "\nPROBLEMS\n--------\n";
+  for (size_t i = 0; i < std::min(problems.size(), kProblemsMax); ++i) {
+    absl::StrAppend(&text, problems[i].what, "\n    ", problems[i].remedy, "\n");
+  }
+  if (problems.size() > kProblemsMax) {
+    absl::StrAppend(&text, "and ", problems.size() - kProblemsMax, " more: --json has all\n");
+  }
+  return text;
 }
 
 std::string RunningText(const ClusterView& view) {
@@ -125,8 +149,8 @@ std::string StatusText(const ClusterView& view) {
   const auto running = Chosen(view.operations, /*running=*/true).size();
   const auto runs = Chosen(view.runs, /*running=*/true).size();
   return absl::StrCat(
-      ReportLine("controller", ControllerText(view)), ReportLine("store", StoreText(controller)),
-      ReportLine("workers", WorkersText(view)),
+      ReportLine("controller", ControllerText(view)), StandbysText(controller),
+      ReportLine("store", StoreText(controller)), ReportLine("workers", WorkersText(view)),
       ReportLine("objects", Count(controller.meshes(), "mesh", "meshes"), ", ",
                  Count(controller.manifests(), "manifest", "manifests"), ", ",
                  Count(controller.pipelines(), "pipeline", "pipelines"), ", network ",
@@ -134,13 +158,17 @@ std::string StatusText(const ClusterView& view) {
                                               : absl::StrCat("revision ", view.network.revision())),
       ReportLine("jobs", Count(static_cast<int64_t>(running), "operation", "operations"), " and ",
                  Count(static_cast<int64_t>(runs), "run", "runs"), " of pipelines going on"),
-      RunningText(view), FailuresText(view));
+      ProblemsText(ProblemsOf(view)), RunningText(view), FailuresText(view));
 }
 
 nlohmann::json StatusDocument(const ClusterView& view) {
   nlohmann::json document = {{"controller", ToJson(view.controller)},
                              {"network_revision", view.network.revision()},
                              {"workers", view.WorkersByState()}};
+  document["problems"] = nlohmann::json::array();
+  for (const ClusterProblem& problem : ProblemsOf(view)) {
+    document["problems"].push_back({{"problem", problem.what}, {"remedy", problem.remedy}});
+  }
   for (const auto& [name, running] : {std::pair("running", true), std::pair("failed", false)}) {
     nlohmann::json operations = nlohmann::json::array();
     nlohmann::json runs = nlohmann::json::array();

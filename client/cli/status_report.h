@@ -8,7 +8,8 @@
 
 namespace crossmesh {
 
-// A cluster on one screen: its controller and store, what there is, what runs, what failed last.
+// A cluster on one screen: its controller and store, what there is, what is wrong and what to do,
+// what runs, what failed last.
 std::string StatusText(const ClusterView& view);
 nlohmann::json StatusDocument(const ClusterView& view);
 

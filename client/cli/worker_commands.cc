@@ -60,6 +60,13 @@ absl::Status Drain(Cli& cli, const std::string& name) {
       absl::StrCat("worker ", name, " gets no new work, and leaves when it is idle\n"));
 }
 
+absl::Status Undrain(Cli& cli, const std::string& name) {
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  RETURN_IF_ERROR(client.UndrainWorker(name));
+  return cli.Answer({{"undrained", name}},
+                    absl::StrCat("worker ", name, " gets work again, unless it has left\n"));
+}
+
 absl::Status Evict(Cli& cli, const std::string& name) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   RETURN_IF_ERROR(client.EvictWorker(name));
@@ -76,7 +83,8 @@ absl::Status Forget(Cli& cli, const std::string& name) {
 }  // namespace
 
 void AddWorkerCommands(Cli& cli, CLI::App& app) {
-  CLI::App& group = cli.AddGroup(app, "worker", "Shows, drains, evicts and forgets workers");
+  CLI::App& group =
+      cli.AddGroup(app, "worker", "Shows, drains, undrains, evicts and forgets workers");
   CLI::App& list = cli.AddCommand(group, "list", "Lists all workers by name",
                                   "  crossmesh worker list --controller 127.0.0.1:7400\n"
                                   "  crossmesh worker list --watch\n");
@@ -99,6 +107,12 @@ void AddWorkerCommands(Cli& cli, CLI::App& app) {
   AddOption(drain, "name", *name, "Name").Required();
   cli.Run(drain, [&cli, name] { return Drain(cli, *name); });
 
+  CLI::App& undrain =
+      cli.AddCommand(group, "undrain", "Takes a drain back, while the worker is not idle yet",
+                     "  crossmesh worker undrain node-a\n");
+  AddOption(undrain, "name", *name, "Name").Required();
+  cli.Run(undrain, [&cli, name] { return Undrain(cli, *name); });
+
   CLI::App& evict =
       cli.AddCommand(group, "evict", "Has a worker lost at once, and its process stay out",
                      "  crossmesh worker evict node-a\n"
@@ -111,7 +125,7 @@ void AddWorkerCommands(Cli& cli, CLI::App& app) {
   AddOption(forget, "name", *name, "Name").Required();
   cli.Run(forget, [&cli, name] { return Forget(cli, *name); });
 
-  for (CLI::App* command : {&list, &gpus, &drain, &evict, &forget})
+  for (CLI::App* command : {&list, &gpus, &drain, &undrain, &evict, &forget})
     cli.AddControllerFlags(*command);
 }
 

@@ -137,6 +137,7 @@ inline constexpr RpcMethod kControllerMethods[] = {
     {"crossmesh.v1.ControllerService", "GetController"},
     {"crossmesh.v1.ControllerService", "ListLogLines"},
     {"crossmesh.v1.ControllerService", "ReleaseStoreReserve"},
+    {"crossmesh.v1.ControllerService", "ReportStandby"},
     {"crossmesh.v1.ControllerService", "VerifyStore"},
     {"crossmesh.v1.ManifestService", "DeleteManifest"},
     {"crossmesh.v1.ManifestService", "GetManifest"},
@@ -169,6 +170,7 @@ inline constexpr RpcMethod kControllerMethods[] = {
     {"crossmesh.v1.WorkerService", "EvictWorker"},
     {"crossmesh.v1.WorkerService", "ForgetWorker"},
     {"crossmesh.v1.WorkerService", "ListWorkers"},
+    {"crossmesh.v1.WorkerService", "UndrainWorker"},
     {"crossmesh.v1.WorkerService", "WorkerSession"},
     {"grpc.health.v1.Health", "Check"}};
 inline constexpr RpcMethod kWorkerMethods[] = {

@@ -21,8 +21,12 @@ absl::Status NotLeaderError(const std::optional<std::string>& leader) {
   return status;
 }
 
+bool IsNotLeader(const absl::Status& status) {
+  return absl::IsUnavailable(status) && ErrorReasonOf(status) == kReason;
+}
+
 std::optional<std::string> LeaderNamedBy(const absl::Status& status) {
-  if (!absl::IsUnavailable(status) || ErrorReasonOf(status) != kReason) return std::nullopt;
+  if (!IsNotLeader(status)) return std::nullopt;
   return ErrorDetailOf(status, kLeader);
 }
 

@@ -15,6 +15,7 @@ inline constexpr absl::string_view kLeaderService = "leader";
 // reached, if that is known, in its google.rpc.ErrorInfo (reason NOT_LEADER, metadata "leader").
 absl::Status NotLeaderError(const std::optional<std::string>& leader);
 
+bool IsNotLeader(const absl::Status& status);
 // The address that such an error names, which nobody has checked; nothing of others.
 std::optional<std::string> LeaderNamedBy(const absl::Status& status);
 

@@ -96,5 +96,36 @@ TEST_F(DeviceOwnersTest, WhileAWorkerMayComeBackItIsNotSaidToBeNone) {
   EXPECT_THAT(registry_.Drain("w0"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("w0")));
 }
 
+TEST_F(DeviceOwnersTest, AWorkerThatIsUndrainedBeforeItHeardOfADrainTakesTasksAtOnce) {
+  Join(RecordOf("w0", {{"a", 0}}));
+  ASSERT_OK(registry_.Drain("w0"));
+  ASSERT_OK(registry_.Undrain("w0"));
+  EXPECT_OK(registry_.OwnersOf(std::vector<DeviceId>{{"a", 0}}));
+  EXPECT_OK(registry_.Undrain("w0"));
+  EXPECT_THAT(registry_.Undrain("w1"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("w1")));
+}
+
+TEST_F(DeviceOwnersTest, AWorkerThatDrainsTakesTasksAgainWhenItSaysSo) {
+  const std::vector<DeviceId> devices = {{"a", 0}};
+  const uint64_t session = Join(RecordOf("w0", devices));
+  ASSERT_OK(registry_.Drain("w0"));
+  ASSERT_TRUE(registry_.Beat("w0", session, {.draining = true}));
+  ASSERT_OK(registry_.Undrain("w0"));
+  EXPECT_THAT(registry_.OwnersOf(devices),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("draining")));
+  ASSERT_TRUE(registry_.Beat("w0", session, {}));
+  EXPECT_OK(registry_.OwnersOf(devices));
+  // Of the process that had been asked, and is so no more.
+  Join(RecordOf("w0", devices));
+  EXPECT_OK(registry_.OwnersOf(devices));
+}
+
+TEST_F(DeviceOwnersTest, AWorkerThatLeavesOfItsOwnIsNotUndrained) {
+  const uint64_t session = Join(RecordOf("w0", {{"a", 0}}));
+  ASSERT_TRUE(registry_.Beat("w0", session, {.draining = true, .leaving = true}));
+  EXPECT_THAT(registry_.Undrain("w0"),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("of its own")));
+}
+
 }  // namespace
 }  // namespace crossmesh

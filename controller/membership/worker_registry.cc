@@ -67,6 +67,11 @@ void SetProcesses(WorkerRecord& worker, std::span<const RankName> processes) {
   }
 }
 
+// Of one that is heard.
+WorkerState StateOf(const WorkerRecord& record) {
+  return record.drain_asked || record.draining ? WorkerState::kDraining : WorkerState::kReady;
+}
+
 size_t HashOf(absl::string_view worker) { return absl::HashOf(worker); }
 
 }  // namespace
@@ -167,14 +172,14 @@ absl::StatusOr<uint64_t> WorkerRegistry::Register(WorkerRecord record) {
     if (found != workers_.end()) {
       const WorkerRecord& old = found->second.record;
       const bool same = ProcessOf(old) == ProcessOf(record);
-      record.draining |= same && old.draining;
+      record.drain_asked = same && old.drain_asked;
       if (IsLive(old.state)) {
         // The same process on another stream still has its tasks, and is not lost.
         (same ? before : superseded) = old;
         Disown(old);
       }
     }
-    record.state = record.draining ? WorkerState::kDraining : WorkerState::kReady;
+    record.state = StateOf(record);
     record.last_heartbeat = clock_.Now();
     Own(record);
     session = ++last_session_;
@@ -212,8 +217,10 @@ bool WorkerRegistry::Beat(absl::string_view worker, uint64_t session, const Hear
     record.running_tasks = heartbeat.running_tasks;
     record.running_operations = heartbeat.running_operations;
     record.traffic = heartbeat.traffic;
-    record.draining |= heartbeat.draining;
-    record.state = record.draining ? WorkerState::kDraining : WorkerState::kReady;
+    record.dirty_storages = heartbeat.dirty_storages;
+    record.draining = heartbeat.draining;
+    record.leaving = heartbeat.leaving;
+    record.state = StateOf(record);
     if (record.gpus.empty()) return true;  // the copies below are for GPUs only
     before = record;
     SetProcesses(record, heartbeat.gpu_processes);
@@ -254,6 +261,7 @@ WorkerRecord WorkerRegistry::Lose(Member& member) {
   member.record.state = WorkerState::kLost;
   member.record.running_tasks = 0;
   member.record.running_operations.clear();
+  member.record.dirty_storages.clear();
   Disown(member.record);
   return member.record;
 }
@@ -270,7 +278,22 @@ absl::Status WorkerRegistry::Drain(absl::string_view worker) {
   const MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(Member* const member, FindLive(worker));
   member->record.state = WorkerState::kDraining;
-  member->record.draining = true;
+  member->record.drain_asked = true;
+  return absl::OkStatus();
+}
+
+absl::Status WorkerRegistry::Undrain(absl::string_view worker) {
+  const MutexLock lock(mutex_);
+  ASSIGN_OR_RETURN(Member* const member, FindLive(worker));
+  WorkerRecord& record = member->record;
+  if (record.leaving) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("worker ", worker,
+                     ": expected one that was asked to drain, found one that "
+                     "leaves of its own"));
+  }
+  record.drain_asked = false;
+  if (record.state == WorkerState::kDraining) record.state = StateOf(record);
   return absl::OkStatus();
 }
 

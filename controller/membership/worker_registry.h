@@ -48,13 +48,17 @@ struct WorkerRecord {
   std::string version;
   std::optional<v1::Host> described_host;  // for people, and for the network's description
   WorkerState state = WorkerState::kReady;
-  bool silent = false;    // lost for want of heartbeats, while its session was open
-  bool draining = false;  // it was asked to, or says so; holds for its process, whatever its state
-  bool m2n = false;       // all processes that drive its GPUs can use NCCL M2N
+  bool silent = false;  // lost for want of heartbeats, while its session was open
+  // Of its process, whatever its state.
+  bool drain_asked = false;  // by an operator
+  bool draining = false;     // it says so
+  bool leaving = false;      // of its own, as it says
+  bool m2n = false;          // all processes that drive its GPUs can use NCCL M2N
   int64_t memory_bytes = 0;
   int32_t running_tasks = 0;
   std::vector<std::string> running_operations;  // as of the last heartbeat
   std::vector<v1::InterfaceTraffic> traffic;    // likewise, for people
+  std::vector<std::string> dirty_storages;      // likewise
   absl::Time last_heartbeat;                    // wall clock, for people
   std::string problem;                          // with its name, for people; empty: none
 };
@@ -97,9 +101,11 @@ class WorkerRegistry {
     int32_t running_tasks = 0;
     std::vector<RankName> gpu_processes;  // that drive GPUs now; those of strangers are left out
     bool draining = false;
+    bool leaving = false;
     bool m2n = false;
     std::vector<std::string> running_operations;
     std::vector<v1::InterfaceTraffic> traffic;
+    std::vector<std::string> dirty_storages;
   };
   // False when the session is not the worker's present one: it should end.
   bool Beat(absl::string_view worker, uint64_t session, const Heartbeat& heartbeat);
@@ -111,6 +117,9 @@ class WorkerRegistry {
   void SessionEnded(absl::string_view worker, uint64_t session, bool left);
   // NotFound: there is no live one; Unavailable: it may yet come back.
   absl::Status Drain(absl::string_view worker);
+  // The worker drains until it says that it does not any more. Errors as Drain; FailedPrecondition:
+  // it leaves of its own.
+  absl::Status Undrain(absl::string_view worker);
   // The worker is lost at once, and its process does not get the name again. Errors as Drain.
   absl::Status Evict(absl::string_view worker);
   // Takes a lost worker off the list. NotFound; FailedPrecondition: it is not lost.

@@ -1,8 +1,10 @@
 #include "controller/service/controller_service.h"
 
+#include "common/base/error_place.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
+#include "common/rpc/address.h"
 #include "common/wire/time_codec.h"
 #include "controller/catalog/catalog.h"
 #include "controller/service/object_count.h"
@@ -18,15 +20,20 @@ namespace crossmesh {
 namespace {
 
 constexpr int32_t kLogLinesDefault = 100;
+constexpr size_t kStandbysMax = 64;
+// Some reports may be lost.
+constexpr absl::Duration kStandbySilenceMax = absl::Seconds(10);
 
 void Describe(const StoreCondition& condition, v1::ControllerStore& store) {
   store.set_database_bytes(condition.database_bytes);
   store.set_log_bytes(condition.log_bytes);
   store.set_free_bytes(condition.free_bytes);
+  store.set_free_bytes_min(condition.free_bytes_min);
   store.set_is_full(condition.is_full);
   store.set_is_read_only(condition.is_read_only);
   store.set_corruptions(condition.corruptions);
   store.set_disk_failures(condition.disk_failures);
+  store.set_backup_failures(condition.backup_failures);
   if (condition.verified_at) *store.mutable_verify_time() = ToProto(*condition.verified_at);
   if (condition.backed_up_at) *store.mutable_backup_time() = ToProto(*condition.backed_up_at);
 }
@@ -60,6 +67,11 @@ grpc::ServerUnaryReactor* ControllerService::GetController(grpc::CallbackServerC
     controller.set_meshes(CountObjects(environment_.catalog.meshes));
     controller.set_manifests(CountObjects(environment_.catalog.manifests));
     controller.set_pipelines(CountObjects(environment_.catalog.pipelines));
+    {
+      const MutexLock lock(mutex_);
+      ForgetSilentStandbys();
+      for (const auto& [address, standby] : standbys_) *controller.add_standbys() = standby.shown;
+    }
     v1::ControllerStore& store = *controller.mutable_store();
     store.set_kind(environment_.store_kind);
     store.set_revision(environment_.store.revision());
@@ -106,6 +118,31 @@ grpc::ServerUnaryReactor* ControllerService::ReleaseStoreReserve(
     grpc::CallbackServerContext* context, const v1::ReleaseStoreReserveRequest* /*request*/,
     v1::ReleaseStoreReserveResponse* /*response*/) {
   return WithUpkeep(context, [](StoreUpkeep& upkeep) { return upkeep.ReleaseReserve(); });
+}
+
+grpc::ServerUnaryReactor* ControllerService::ReportStandby(
+    grpc::CallbackServerContext* context, const v1::ReportStandbyRequest* request,
+    v1::ReportStandbyResponse* /*response*/) {
+  return Serve(context, *request, [&]() -> absl::Status {
+    const v1::StandbyController& standby = request->standby();
+    if (const auto address = ParseRpcAddress(standby.address()); !address.ok()) {
+      return At("standby.address", address.status());
+    }
+    const MutexLock lock(mutex_);
+    ForgetSilentStandbys();
+    if (standbys_.size() == kStandbysMax && !standbys_.contains(standby.address())) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("standbys: expected at most ", kStandbysMax, ", found another one"));
+    }
+    standbys_[standby.address()] = {.shown = standby, .heard = environment_.clock.Monotonic()};
+    return absl::OkStatus();
+  });
+}
+
+void ControllerService::ForgetSilentStandbys() {
+  const absl::Duration now = environment_.clock.Monotonic();
+  std::erase_if(standbys_,
+                [now](const auto& entry) { return now - entry.second.heard > kStandbySilenceMax; });
 }
 
 grpc::ServerUnaryReactor* ControllerService::WithUpkeep(

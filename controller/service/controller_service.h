@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -56,9 +57,13 @@ class ControllerService final : public v1::ControllerService::CallbackService {
   grpc::ServerUnaryReactor* ReleaseStoreReserve(grpc::CallbackServerContext* context,
                                                 const v1::ReleaseStoreReserveRequest* request,
                                                 v1::ReleaseStoreReserveResponse* response) override;
+  grpc::ServerUnaryReactor* ReportStandby(grpc::CallbackServerContext* context,
+                                          const v1::ReportStandbyRequest* request,
+                                          v1::ReportStandbyResponse* response) override;
 
  private:
   std::vector<std::string> addresses();
+  void ForgetSilentStandbys() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Has `work` done where it may take long, if there is a store for it.
   grpc::ServerUnaryReactor* WithUpkeep(grpc::CallbackServerContext* context,
                                        std::function<absl::Status(StoreUpkeep&)> work);
@@ -67,6 +72,11 @@ class ControllerService final : public v1::ControllerService::CallbackService {
   const absl::Time start_;
   Mutex mutex_;
   std::vector<std::string> addresses_ ABSL_GUARDED_BY(mutex_);
+  struct Standby {
+    v1::StandbyController shown;
+    absl::Duration heard;  // monotonic
+  };
+  std::map<std::string, Standby> standbys_ ABSL_GUARDED_BY(mutex_);  // by address
 };
 
 }  // namespace crossmesh

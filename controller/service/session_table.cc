@@ -3,148 +3,22 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/base/version.h"
-#include "common/mesh/mesh.h"
 #include "common/metrics/controller_metrics.h"
-#include "common/rpc/address.h"
-#include "common/wire/communicator_codec.h"
-#include "common/wire/object_name.h"
-#include "common/wire/session_protocol.h"
+#include "common/rpc/push_back.h"
 #include "common/wire/time_codec.h"
 #include "controller/dispatch/running_operation.h"
 #include "controller/dispatch/running_table.h"
 #include "controller/membership/worker_registry.h"
+#include "controller/service/worker_messages.h"
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include <absl/strings/escaping.h>
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
 namespace {
-
-absl::Status Refuse(absl::string_view worker, absl::string_view field, absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat("worker ", worker, ": ", field, ": ", why));
-}
-
-absl::Status CheckInterfaces(const v1::WorkerSessionRequest::Register& message) {
-  const size_t most = SessionTable::kInterfacesMax;
-  const size_t bytes_max = SessionTable::kInterfaceBytesMax;
-  const auto count = static_cast<size_t>(message.data_interfaces_size());
-  if (count > most) {
-    return Refuse(message.worker(), "data_interfaces",
-                  absl::StrCat("expected at most ", most, ", found ", count));
-  }
-  for (const std::string& interface : message.data_interfaces()) {
-    if (!interface.empty() && interface.size() <= bytes_max) continue;
-    return Refuse(message.worker(), "data_interfaces",
-                  absl::StrCat("expected names of 1 to ", bytes_max, " bytes, found one of ",
-                               interface.size()));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<GpuRecord>> GpusOf(const v1::WorkerSessionRequest::Register& message) {
-  const auto count = static_cast<size_t>(message.gpus_size());
-  const size_t most = SessionTable::kGpusMax;
-  if (count > most) {
-    return absl::InvalidArgumentError(absl::StrCat("expected at most ", most, ", found ", count));
-  }
-  std::vector<GpuRecord> gpus;
-  for (const v1::Gpu& gpu : message.gpus()) {
-    GpuRecord& record = gpus.emplace_back();
-    ASSIGN_OR_RETURN(record.device, ParseDevice(gpu.device()));
-    ASSIGN_OR_RETURN(record.process, FromProto(gpu.process()));
-    if (gpu.has_hardware()) record.hardware = gpu.hardware();
-  }
-  return gpus;
-}
-
-absl::StatusOr<std::vector<RankName>> ProcessesOf(
-    const v1::WorkerSessionRequest::Heartbeat& heartbeat) {
-  std::vector<RankName> processes;
-  for (const v1::CommunicatorKey::Rank& process : heartbeat.gpu_processes()) {
-    ASSIGN_OR_RETURN(processes.emplace_back(), FromProto(process));
-  }
-  return processes;
-}
-
-// A worker that tells of more has made them up.
-std::vector<v1::InterfaceTraffic> TrafficOf(const v1::WorkerSessionRequest::Heartbeat& heartbeat) {
-  constexpr int kInterfacesMax = 64;
-  const auto end = heartbeat.traffic().begin() + std::min(heartbeat.traffic_size(), kInterfacesMax);
-  return {heartbeat.traffic().begin(), end};
-}
-
-std::vector<std::string> RunningOf(const v1::WorkerSessionRequest::Heartbeat& heartbeat) {
-  std::vector<std::string> operations;
-  for (const v1::WorkerSessionRequest::TaskProgress& task : heartbeat.tasks()) {
-    operations.push_back(task.operation_id());
-  }
-  return operations;
-}
-
-std::string ToText(const SessionProtocols& protocols) {
-  if (protocols.oldest == protocols.newest) return absl::StrCat("protocol ", protocols.newest);
-  return absl::StrCat("protocols ", protocols.oldest, " to ", protocols.newest);
-}
-
-// What the session speaks.
-absl::StatusOr<int32_t> ProtocolOf(const v1::WorkerSessionRequest::Register& message) {
-  const int32_t newest = message.protocol();
-  const int32_t oldest = message.oldest_protocol() == 0 ? newest : message.oldest_protocol();
-  const SessionProtocols theirs{.oldest = oldest, .newest = newest};
-  if (const std::optional<int32_t> common = CommonProtocol(kSessionProtocols, theirs)) {
-    return *common;
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat("worker ", message.worker(), ": expected ", ToText(kSessionProtocols),
-                   ", as a controller of version ", Version(), " speaks, found ", ToText(theirs),
-                   " of version ", absl::CHexEscape(message.version()),
-                   "; versions may differ by one minor: upgrade the older one"));
-}
-
-absl::StatusOr<WorkerRecord> RecordOf(const v1::WorkerSessionRequest::Register& message) {
-  RETURN_IF_ERROR(CheckObjectName("worker", message.worker()));
-  absl::StatusOr<std::vector<DeviceId>> devices = ParseDevices(message.devices());
-  if (!devices.ok()) return Refuse(message.worker(), "devices", devices.status().message());
-  absl::StatusOr<std::vector<GpuRecord>> gpus = GpusOf(message);
-  if (!gpus.ok()) return Refuse(message.worker(), "gpus", gpus.status().message());
-  const absl::StatusOr<RpcAddress> address = ParseRpcAddress(message.execution_address());
-  if (!address.ok()) {
-    return Refuse(message.worker(), "execution_address", address.status().message());
-  }
-  if (message.data_address().size() > SessionTable::kDataAddressBytesMax) {
-    return Refuse(
-        message.worker(), "data_address",
-        absl::StrCat("expected at most ", static_cast<size_t>(SessionTable::kDataAddressBytesMax),
-                     " bytes, found ", message.data_address().size()));
-  }
-  RETURN_IF_ERROR(CheckInterfaces(message));
-  if (message.described_host().ByteSizeLong() > SessionTable::kDescribedHostBytesMax) {
-    return Refuse(
-        message.worker(), "described_host",
-        absl::StrCat("expected at most ", static_cast<size_t>(SessionTable::kDescribedHostBytesMax),
-                     " bytes, found ", message.described_host().ByteSizeLong()));
-  }
-  WorkerRecord record{
-      .name = message.worker(),
-      .incarnation = message.incarnation(),
-      .devices = *std::move(devices),
-      .gpus = *std::move(gpus),
-      .execution_address = message.execution_address(),
-      .transport = message.transport(),
-      .data_address = message.data_address(),
-      .data_interfaces = {message.data_interfaces().begin(), message.data_interfaces().end()},
-      .version = message.version(),
-      .draining = message.draining(),
-      .m2n = message.m2n()};
-  if (message.has_described_host()) record.described_host = message.described_host();
-  return record;
-}
 
 RegistrationResult ResultOf(const absl::Status& status) {
   switch (status.code()) {
@@ -155,6 +29,8 @@ RegistrationResult ResultOf(const absl::Status& status) {
       return RegistrationResult::kRejectedDuplicate;
     case absl::StatusCode::kFailedPrecondition:
       return RegistrationResult::kRejectedVersion;
+    case absl::StatusCode::kUnavailable:
+      return RegistrationResult::kThrottled;
     default:
       return RegistrationResult::kRejectedIdentity;
   }
@@ -202,6 +78,7 @@ class SessionTable::Session final : public Stream,
     ASSIGN_OR_RETURN(WorkerRecord record, RecordOf(message));
     ASSIGN_OR_RETURN(const int32_t protocol, ProtocolOf(message));
     const std::string& devices = message.devices();
+    RETURN_IF_ERROR(table_.CheckAdmission(record));
     // The registry first: it may refuse, and then the session before goes on.
     ASSIGN_OR_RETURN(const uint64_t session, options().registry.Register(std::move(record)));
     worker_ = message.worker();
@@ -223,7 +100,7 @@ class SessionTable::Session final : public Stream,
   // The stream before may have broken before the worker heard it.
   void RepeatDrain() {
     const absl::StatusOr<WorkerRecord> record = options().registry.Get(worker_);
-    if (!record.ok() || !record->draining) return;
+    if (!record.ok() || !record->drain_asked) return;
     v1::WorkerSessionResponse response;
     response.mutable_drain();
     Send(std::move(response));
@@ -249,19 +126,12 @@ class SessionTable::Session final : public Stream,
       End(absl::FailedPreconditionError("expected a registration before heartbeats"));
       return;
     }
-    absl::StatusOr<std::vector<RankName>> processes = ProcessesOf(heartbeat);
-    if (!processes.ok()) {
-      End(Refuse(worker_, "heartbeat.gpu_processes", processes.status().message()));
+    const absl::StatusOr<WorkerRegistry::Heartbeat> beat = HeartbeatOf(worker_, heartbeat);
+    if (!beat.ok()) {
+      End(beat.status());
       return;
     }
-    const WorkerRegistry::Heartbeat beat{.memory_bytes = heartbeat.memory_bytes(),
-                                         .running_tasks = heartbeat.tasks_size(),
-                                         .gpu_processes = *std::move(processes),
-                                         .draining = heartbeat.draining(),
-                                         .m2n = heartbeat.m2n(),
-                                         .running_operations = RunningOf(heartbeat),
-                                         .traffic = TrafficOf(heartbeat)};
-    if (!options().registry.Beat(worker_, *session_, beat)) {
+    if (!options().registry.Beat(worker_, *session_, *beat)) {
       End(absl::AbortedError(absl::StrCat("worker ", worker_,
                                           ": this session is over: the worker was lost, or has "
                                           "another session")));
@@ -306,6 +176,22 @@ class SessionTable::Session final : public Stream,
 
 SessionTable::Stream::Reactor* SessionTable::Open() {
   return Stream::Serve(std::make_shared<Session>(*this));
+}
+
+absl::Status SessionTable::CheckAdmission(const WorkerRecord& worker) {
+  // One that is there has its tasks, and would be lost if it had to wait.
+  const absl::StatusOr<WorkerRecord> known = options_.registry.Get(worker.name);
+  const bool is_there = known.ok() && known->state != WorkerState::kLost &&
+                        known->incarnation == worker.incarnation &&
+                        known->execution_address == worker.execution_address;
+  if (is_there) return absl::OkStatus();
+  std::optional<absl::Duration> wait;
+  {
+    const MutexLock lock(mutex_);
+    wait = gate_.Admit(options_.clock.Monotonic());
+  }
+  if (!wait.has_value()) return absl::OkStatus();
+  return PushBackError(absl::StrCat("worker ", worker.name, ": too many register at once"), *wait);
 }
 
 bool SessionTable::Enter(const std::string& worker, std::shared_ptr<Session> session) {
@@ -353,6 +239,15 @@ void SessionTable::TellToDrain(const std::string& worker) {
   v1::WorkerSessionResponse response;
   response.mutable_drain();
   session->Send(std::move(response));
+}
+
+bool SessionTable::TellToUndrain(const std::string& worker) {
+  const std::shared_ptr<Session> session = Find(worker);
+  if (session == nullptr) return false;
+  v1::WorkerSessionResponse response;
+  response.mutable_undrain();
+  session->Send(std::move(response));
+  return true;
 }
 
 void SessionTable::Evict(const std::string& worker) {

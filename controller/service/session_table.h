@@ -2,6 +2,7 @@
 
 #include "common/base/mutex.h"
 #include "common/rpc/server_streams.h"
+#include "controller/membership/registration_gate.h"
 #include "crossmesh/v1/worker_service.pb.h"
 
 #include <cstdint>
@@ -19,6 +20,7 @@ class ControllerMetrics;
 class RunningOperation;
 class TaskQueue;
 class WorkerRegistry;
+struct WorkerRecord;
 template <typename Running>
 class RunningTable;
 
@@ -44,13 +46,16 @@ class SessionTable {
     const Clock& clock;
     ControllerMetrics& metrics;
     uint64_t epoch = 0;
+    RegistrationGate::Options gate = {};
   };
-  explicit SessionTable(const Options& options) : options_(options) {}
+  explicit SessionTable(const Options& options) : options_(options), gate_(options.gate) {}
 
   // Serves a worker's stream.
   Stream::Reactor* Open();
   // Tells the worker to finish what it runs and leave.
   void TellToDrain(const std::string& worker);
+  // Takes that back. False: it has no session.
+  bool TellToUndrain(const std::string& worker);
   // Ends the worker's session, if it has one.
   void Evict(const std::string& worker);
   // Ends all sessions and takes no new ones.
@@ -59,6 +64,8 @@ class SessionTable {
  private:
   class Session;
 
+  // Unavailable, with when it is to come again: more come than can be served.
+  absl::Status CheckAdmission(const WorkerRecord& worker);
   // False when the table is closed. The worker's session before, if any, ends: it is superseded.
   bool Enter(const std::string& worker, std::shared_ptr<Session> session);
   void Leave(const std::string& worker, const Session& session);
@@ -68,6 +75,7 @@ class SessionTable {
   const Options options_;
 
   Mutex mutex_;
+  RegistrationGate gate_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, std::shared_ptr<Session>> sessions_ ABSL_GUARDED_BY(mutex_);
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);  // why; OK: open
 };

@@ -13,6 +13,8 @@
 #include <algorithm>
 #include <string>
 
+#include <absl/strings/str_cat.h>
+
 namespace crossmesh {
 namespace {
 
@@ -43,6 +45,7 @@ v1::Worker MessageOf(const WorkerRecord& record) {
     if (record_gpu.hardware.has_value()) *gpu.mutable_hardware() = *record_gpu.hardware;
   }
   for (const v1::InterfaceTraffic& traffic : record.traffic) *out.add_traffic() = traffic;
+  for (const std::string& storage : record.dirty_storages) out.add_dirty_storages(storage);
   out.set_m2n(record.m2n);
   out.set_problem(record.problem);
   if (record.described_host.has_value()) *out.mutable_described_host() = *record.described_host;
@@ -77,6 +80,18 @@ grpc::ServerUnaryReactor* WorkerService::DrainWorker(grpc::CallbackServerContext
     RETURN_IF_ERROR(registry_.Drain(request->name()));
     sessions_.TellToDrain(request->name());
     return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* WorkerService::UndrainWorker(grpc::CallbackServerContext* context,
+                                                       const v1::UndrainWorkerRequest* request,
+                                                       v1::UndrainWorkerResponse* /*response*/) {
+  return Serve(context, *request, [&]() -> absl::Status {
+    RETURN_IF_ERROR(registry_.Undrain(request->name()));
+    if (sessions_.TellToUndrain(request->name())) return absl::OkStatus();
+    // One that comes back says that it drains, which it has to be told again then.
+    return absl::UnavailableError(
+        absl::StrCat("worker ", request->name(), ": expected a session, found it broken"));
   });
 }
 

@@ -27,6 +27,9 @@ class WorkerService final : public v1::WorkerService::CallbackService {
   grpc::ServerUnaryReactor* DrainWorker(grpc::CallbackServerContext* context,
                                         const v1::DrainWorkerRequest* request,
                                         v1::DrainWorkerResponse* response) override;
+  grpc::ServerUnaryReactor* UndrainWorker(grpc::CallbackServerContext* context,
+                                          const v1::UndrainWorkerRequest* request,
+                                          v1::UndrainWorkerResponse* response) override;
   grpc::ServerUnaryReactor* EvictWorker(grpc::CallbackServerContext* context,
                                         const v1::EvictWorkerRequest* request,
                                         v1::EvictWorkerResponse* response) override;

@@ -16,6 +16,7 @@ struct StoreCondition {
   int64_t database_bytes = 0;
   int64_t log_bytes = 0;
   int64_t free_bytes = 0;  // where it is
+  int64_t free_bytes_min = 0;
   bool is_full = false;
   bool is_read_only = false;
   int64_t corruptions = 0;  // found since it was opened

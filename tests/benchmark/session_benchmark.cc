@@ -56,6 +56,7 @@ class IdleHost final : public SessionHost {
     done(std::move(heartbeat));
   }
   void OnDrain() override {}
+  void OnUndrain() override {}
   void OnOperationsEnded(uint64_t, const std::vector<std::string>&) override {
     times_.push_back(absl::ToDoubleMilliseconds(clock_.Monotonic() - sent_));
   }

@@ -120,6 +120,12 @@ TEST_F(StandbyTest, OneThatStandsBySaysSoAndNamesTheLeader) {
   for (const Patience patience; !Leads(standby).ok();) patience.Check();
   EXPECT_THAT(Leads(standby), IsOkAndHolds(false));
   EXPECT_THAT(Leads(AddressOf("first")), IsOkAndHolds(true));
+  const auto stands_by = [&] {
+    const absl::StatusOr<v1::Controller> controller = cluster_->client().GetController();
+    return controller.ok() && controller->standbys_size() == 1 &&
+           controller->standbys(0).address() == standby;
+  };
+  for (const Patience patience; !stands_by();) patience.Check();
   // The client is led on, and so is one that knows no other address.
   ASSERT_OK_AND_ASSIGN(Client client, Client::Connect(standby, {}));
   v1::Mesh mesh;

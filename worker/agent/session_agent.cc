@@ -6,10 +6,12 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/client_stream.h"
 #include "common/rpc/not_leader.h"
+#include "common/rpc/push_back.h"
 #include "common/wire/time_codec.h"
 #include "crossmesh/v1/worker_service.grpc.pb.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <absl/strings/match.h>
@@ -26,7 +28,7 @@ constexpr absl::Duration kReconnectPauseMax = absl::Seconds(3);
 // gRPC tells these cases apart in its texts only.
 ReconnectReason ReasonOf(const absl::Status& status) {
   const absl::string_view text = status.message();
-  if (LeaderNamedBy(status).has_value()) return ReconnectReason::kNotLeader;
+  if (IsNotLeader(status)) return ReconnectReason::kNotLeader;
   if (absl::StrContains(text, "GOAWAY") || absl::StrContains(text, "max_age")) {
     return ReconnectReason::kGoaway;
   }
@@ -141,6 +143,9 @@ void SessionAgent::OnResponse(uint64_t session, const v1::WorkerSessionResponse&
     case v1::WorkerSessionResponse::kDrain:
       host_.OnDrain();
       break;
+    case v1::WorkerSessionResponse::kUndrain:
+      host_.OnUndrain();
+      break;
     case v1::WorkerSessionResponse::kOperationsEnded: {
       const auto& ended = response.operations_ended().operations();
       host_.OnOperationsEnded(epoch_, {ended.begin(), ended.end()});
@@ -190,7 +195,11 @@ void SessionAgent::OnEnd(uint64_t session, const absl::Status& status) {
   if (session != session_number_ || session_ == nullptr) return;
   loop_.Cancel(timer_);
   session_ = nullptr;
-  route_.Ended(controller_, status.ok() ? absl::UnavailableError("the session has ended") : status);
+  const std::optional<absl::Duration> push_back = PushBackOf(status);
+  if (!push_back.has_value()) {
+    route_.Ended(controller_,
+                 status.ok() ? absl::UnavailableError("the session has ended") : status);
+  }
   const bool was_registered = registered_;
   SetRegistered(false);
   if (leaving_) {
@@ -198,7 +207,8 @@ void SessionAgent::OnEnd(uint64_t session, const absl::Status& status) {
     return;
   }
   if (!was_registered && absl::IsFailedPrecondition(status)) speaks_oldest_ = !speaks_oldest_;
-  const absl::Duration pause = backoff_.Next();
+  // Where the controller has given this worker a time of its own, no chance may shift it.
+  const absl::Duration pause = push_back.has_value() ? *push_back : backoff_.Next();
   if (!was_registered && GivesUp(status, pause)) {
     LogError("worker_refused",
              {{"worker_id", options_.registration.worker()},
@@ -206,7 +216,8 @@ void SessionAgent::OnEnd(uint64_t session, const absl::Status& status) {
     host_.OnRefused(status);
     return;
   }
-  if (was_registered) metrics_.SessionReconnect(ReasonOf(status));
+  // One that stands by has ended no session, and yet sends the worker to another one.
+  if (was_registered || IsNotLeader(status)) metrics_.SessionReconnect(ReasonOf(status));
   LogWarning("worker_session_ended",
              {{"worker_id", options_.registration.worker()},
               {"was_registered", was_registered},

@@ -31,6 +31,8 @@ class SessionHost {
   virtual void MakeHeartbeat(uint64_t epoch, absl::AnyInvocable<void(Heartbeat)> done) = 0;
   // The controller asks the worker to finish what runs and to leave.
   virtual void OnDrain() = 0;
+  // It takes that back.
+  virtual void OnUndrain() = 0;
   // Of the operations that a heartbeat named these have ended at the controller of this epoch.
   virtual void OnOperationsEnded(uint64_t epoch, const std::vector<std::string>& operations) = 0;
   // The name, or a device, is another process's, which goes on: the agent does not try again.

@@ -6,6 +6,7 @@
 #include "common/metrics/testing/metric_value.h"
 #include "common/metrics/worker_metrics.h"
 #include "common/rpc/not_leader.h"
+#include "common/rpc/push_back.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 #include "worker/agent/testing/fake_controller.h"
@@ -46,6 +47,11 @@ class FakeHost final : public SessionHost {
     drained_ = true;
     changed_.SignalAll();
   }
+  void OnUndrain() override {
+    MutexLock lock(mutex_);
+    drained_ = false;
+    changed_.SignalAll();
+  }
   void OnOperationsEnded(uint64_t epoch, const std::vector<std::string>& operations) override {
     MutexLock lock(mutex_);
     for (const std::string& operation : operations) {
@@ -60,6 +66,9 @@ class FakeHost final : public SessionHost {
   }
   bool WaitForDrain() {
     return WaitUntil([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return drained_; });
+  }
+  bool WaitForUndrain() {
+    return WaitUntil([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return !drained_; });
   }
   // What it was told of; empty after 20 s.
   std::string WaitForEnded() {
@@ -201,6 +210,27 @@ TEST_F(SessionAgentTest, GoesToTheLeaderThatAControllerNames) {
   standby->Refuse(NotLeaderError(leader->address()));
   StartAgent({standby->address()});
   EXPECT_TRUE(leader->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 1; }));
+  EXPECT_EQ(ValueOf(metrics_.metrics(), metric::kSessionReconnects, "not_leader"), 1);
+}
+
+TEST_F(SessionAgentTest, ComesToTheSameControllerWhenItWasToldTo) {
+  const auto busy = StartController(1);
+  const auto other = StartController(2);
+  busy->Refuse(PushBackError("worker w1: too many", absl::Milliseconds(20)));
+  StartAgent({busy->address(), other->address()});
+  ASSERT_TRUE(busy->WaitUntil("w1", [](const Seen& s) { return s.registrations >= 3; }));
+  busy->Refuse(absl::OkStatus());
+  EXPECT_TRUE(busy->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 1; }));
+  EXPECT_EQ(other->seen("w1").registrations, 0);
+}
+
+TEST_F(SessionAgentTest, CountsThatNoControllerLeads) {
+  const auto standby = StartController(1);
+  standby->Refuse(NotLeaderError(std::nullopt));
+  StartAgent({standby->address()});
+  ASSERT_TRUE(standby->WaitUntil("w1", [](const Seen& s) { return s.registrations >= 2; }));
+  EXPECT_GE(ValueOf(metrics_.metrics(), metric::kSessionReconnects, "not_leader"), 1);
+  EXPECT_EQ(ValueOf(metrics_.metrics(), metric::kSessionReconnects, "eof"), 0);
 }
 
 TEST_F(SessionAgentTest, ComesBackFromALeaderThatMayNotBeSpokenTo) {
@@ -236,12 +266,14 @@ TEST_F(SessionAgentTest, LeavesWithoutASession) {
   Leave();
 }
 
-TEST_F(SessionAgentTest, TellsItsHostToDrain) {
+TEST_F(SessionAgentTest, TellsItsHostToDrainAndNotTo) {
   const auto controller = StartController(1);
   StartAgent({controller->address()});
   ASSERT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 1; }));
   controller->SendDrain("w1");
   EXPECT_TRUE(host_.WaitForDrain());
+  controller->SendUndrain("w1");
+  EXPECT_TRUE(host_.WaitForUndrain());
 }
 
 TEST_F(SessionAgentTest, TellsItsHostWhatHasEnded) {

@@ -305,6 +305,11 @@ void TaskTable::Drain(absl::AnyInvocable<void()> idle) {
   TellIfIdle();
 }
 
+void TaskTable::Undrain() {
+  draining_ = false;
+  on_idle_.clear();
+}
+
 void TaskTable::CancelAll(const absl::Status& why) {
   wait_for_callers_ = false;
   EndAllPending(why);

@@ -127,6 +127,8 @@ class TaskTable : private TaskObserver {
   // at once when that is so. Each time that it is asked, so that a second one does not undo the
   // first.
   void Drain(absl::AnyInvocable<void()> idle);
+  // Tasks are started again, and no `idle` is called for what has been asked.
+  void Undrain();
   // Cancels every task that runs. A drain waits for no caller from now on.
   void CancelAll(const absl::Status& why);
 

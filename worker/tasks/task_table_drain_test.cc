@@ -62,6 +62,22 @@ TEST_F(TaskDrainTest, WhenAllIsCancelledCallersAreNotWaitedForAtOnce) {
   EXPECT_THAT(executor_.cancelled(), IsEmpty()) << "it has ended";
 }
 
+TEST_F(TaskDrainTest, OneThatIsTakenBackTellsNobody) {
+  Start(Key(1))->call.OnGone();
+  Drain();
+  table_.Undrain();
+  Finish(Key(1));
+  EXPECT_EQ(idle_, 0);
+}
+
+TEST_F(TaskDrainTest, TasksStartOnceItIsTakenBack) {
+  Drain();
+  table_.Undrain();
+  const auto call = Start(Key(1));
+  EXPECT_EQ(table_.size(), 1);
+  EXPECT_THAT(executor_.refused(), IsEmpty());
+}
+
 class TaskSweepTest : public TaskFixture {
  protected:
   std::vector<std::string> events_;

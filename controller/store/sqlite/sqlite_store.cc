@@ -186,6 +186,7 @@ SqliteStore::Stats SqliteStore::stats() const {
           .database_bytes = FileBytes(folder_.database_path()),
           .log_bytes = FileBytes(folder_.database_path() + "-wal"),
           .free_bytes = free.value_or(0),
+          .free_bytes_min = options_.free_bytes_min,
           .is_full = figures.is_full,
           .is_read_only = figures.is_fatal || !writer_->damage().ok(),
           .disk_failures = figures.disk_failures,

@@ -70,6 +70,7 @@ class SqliteStore final : public MetadataStore {
     int64_t database_bytes = 0;
     int64_t log_bytes = 0;
     int64_t free_bytes = 0;
+    int64_t free_bytes_min = 0;  // as its options say
     bool is_full = false;
     bool is_read_only = false;  // as it is damaged, or its disk has failed too often
     int64_t disk_failures = 0;

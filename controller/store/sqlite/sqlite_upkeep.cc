@@ -80,6 +80,7 @@ StoreCondition SqliteUpkeep::condition() const {
   return {.database_bytes = stats.database_bytes,
           .log_bytes = stats.log_bytes,
           .free_bytes = stats.free_bytes,
+          .free_bytes_min = stats.free_bytes_min,
           .is_full = stats.is_full,
           .is_read_only = stats.is_read_only,
           .corruptions = stats.corruptions,

@@ -93,6 +93,12 @@ void FakeController::SendDrain(const std::string& worker) {
   Find(worker)->Send(std::move(response));
 }
 
+void FakeController::SendUndrain(const std::string& worker) {
+  v1::WorkerSessionResponse response;
+  response.mutable_undrain();
+  Find(worker)->Send(std::move(response));
+}
+
 void FakeController::SendOperationsEnded(const std::string& worker, const std::string& operation) {
   v1::WorkerSessionResponse response;
   response.mutable_operations_ended()->add_operations(operation);

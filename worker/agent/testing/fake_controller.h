@@ -40,6 +40,7 @@ class FakeController final : public v1::WorkerService::CallbackService {
   // Sessions that register from now on end with this at once.
   void Refuse(absl::Status status);
   void SendDrain(const std::string& worker);
+  void SendUndrain(const std::string& worker);
   void SendOperationsEnded(const std::string& worker, const std::string& operation);
   void EndSession(const std::string& worker, const absl::Status& status);
   // Waits until what was seen of the worker is as wanted.
