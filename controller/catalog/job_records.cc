@@ -66,11 +66,12 @@ std::string Encode(const JobRecord& record, bool ended) {
   return job.SerializeAsString();
 }
 
-std::string EncodeRequest(const JobRecord& record, absl::Time now) {
+std::string EncodeRequest(const JobRecord& record, absl::Time now, absl::Duration served) {
   stored::v1::Request request;
   request.set_id(Digest::Of(record.request_id).ToString());
   request.set_content(record.content.ToString());
   request.set_time(absl::ToUnixMicros(now));
+  request.set_served_us(absl::ToInt64Microseconds(served));
   return request.SerializeAsString();
 }
 
@@ -105,7 +106,11 @@ std::string JobRecords::ProgressKeyOf(absl::string_view id) const {
 }
 
 JobRecords::JobRecords(MetadataStore& store, uint64_t epoch, const Clock& clock, Options options)
-    : store_(store), epoch_(epoch), clock_(clock), options_(std::move(options)) {}
+    : store_(store),
+      epoch_(epoch),
+      clock_(clock),
+      options_(std::move(options)),
+      start_(clock.Monotonic()) {}
 
 absl::StatusOr<std::vector<JobRecords::Unfinished>> JobRecords::Load() {
   const MutexLock lock(mutex_);
@@ -123,7 +128,7 @@ absl::StatusOr<std::vector<JobRecords::Unfinished>> JobRecords::Load() {
   return unfinished;
 }
 
-// The age is known by the system's clock alone, since no other one outlives a process.
+// The system's clock may have been set, or be another one's. What it would say is not asked.
 absl::Status JobRecords::LoadRequest(const StoredObject& object) {
   stored::v1::Request request;
   if (!request.ParseFromString(object.value)) return DoesNotParse(object.key);
@@ -132,14 +137,14 @@ absl::Status JobRecords::LoadRequest(const StoredObject& object) {
   const std::optional<Digest> content = Digest::Parse(request.content());
   if (!job.has_value() || !id.has_value() || !content.has_value()) return DoesNotParse(object.key);
   newest_loaded_ = std::max(newest_loaded_, *job);
-  const absl::Duration age =
-      std::max(clock_.Now() - absl::FromUnixMicros(request.time()), absl::ZeroDuration());
-  if (age >= kRequestIdsFor || requests_.Find(*id) != nullptr) {
+  if (requests_.Find(*id) != nullptr) {
     stale_requests_.push_back(object.key);
     return absl::OkStatus();
   }
-  absl::Duration since = clock_.Monotonic() - age;
+  // Controllers of release 0.1 did not say it.
+  absl::Duration since = absl::Microseconds(request.served_us());
   if (const auto* newest = requests_.Newest()) since = std::max(since, newest->since);
+  served_before_ = std::max(served_before_, since);
   requests_.Add({.id = *id, .content = *content, .job = *job, .since = since});
   return absl::OkStatus();
 }
@@ -186,10 +191,16 @@ absl::StatusOr<std::optional<std::string>> JobRecords::FindRequest(absl::string_
 
 void JobRecords::Begin(const JobRecord& record, Done done) {
   const std::string id = IdOf(record.number);
-  StoreTransaction begin{.epoch = epoch_,
-                         .requirements = {{KeyOf(id), 0}},
-                         .writes = {{KeyOf(id), Encode(record, /*ended=*/false)},
-                                    {RequestKeyOf(id), EncodeRequest(record, clock_.Now())}}};
+  absl::Duration served;
+  {
+    const MutexLock lock(mutex_);
+    served = Served();
+  }
+  StoreTransaction begin{
+      .epoch = epoch_,
+      .requirements = {{KeyOf(id), 0}},
+      .writes = {{KeyOf(id), Encode(record, /*ended=*/false)},
+                 {RequestKeyOf(id), EncodeRequest(record, clock_.Now(), served)}}};
   if (IsUncertain(record.number)) {
     const absl::StatusOr<int64_t> present = store_.RevisionOf(KeyOf(id));
     if (!present.ok()) return done(present.status());
@@ -206,8 +217,7 @@ void JobRecords::Begin(const JobRecord& record, Done done) {
           const MutexLock lock(mutex_);
           beginning_.erase(request);
           if (revision.ok()) {
-            requests_.Add(
-                {.id = request, .content = content, .job = number, .since = clock_.Monotonic()});
+            requests_.Add({.id = request, .content = content, .job = number, .since = Served()});
           } else {
             stale_requests_.insert(stale_requests_.end(), stale.begin(), stale.end());
           }
@@ -252,15 +262,17 @@ absl::StatusOr<std::vector<std::string>> JobRecords::Reserve(const JobRecord& re
   return stale;
 }
 
+absl::Duration JobRecords::Served() const { return served_before_ + clock_.Monotonic() - start_; }
+
 bool JobRecords::IsTooOld(const RequestTable::Request& request) const {
-  return clock_.Monotonic() - request.since >= kRequestIdsFor;
+  return Served() - request.since >= kRequestIdsFor;
 }
 
 absl::Status JobRecords::CheckRoom() const {
   if (requests_.size() < options_.requests_max || IsTooOld(*requests_.Oldest())) {
     return absl::OkStatus();
   }
-  const absl::Duration wait = requests_.Oldest()->since + kRequestIdsFor - clock_.Monotonic();
+  const absl::Duration wait = requests_.Oldest()->since + kRequestIdsFor - Served();
   return absl::ResourceExhaustedError(absl::StrCat(
       "request ids: expected less than ", options_.requests_max, " in ",
       absl::FormatDuration(kRequestIdsFor), ", found ", requests_.size(),

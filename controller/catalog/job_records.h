@@ -129,7 +129,10 @@ class JobRecords {
   bool IsUncertain(uint64_t number) const;
   // What the store has answered to a commit of a job, as callers are to hear it.
   absl::Status Settle(uint64_t number, const absl::Status& answer);
-  bool IsTooOld(const RequestTable::Request& request) const;
+  // How long controllers of this store have served, each by a clock that never goes back and that
+  // nobody sets: by this requests grow old.
+  absl::Duration Served() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsTooOld(const RequestTable::Request& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // ResourceExhausted when there is no room for another request.
   absl::Status CheckRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -138,7 +141,10 @@ class JobRecords {
   const Clock& clock_;
   const Options options_;
 
+  const absl::Duration start_;  // monotonic
+
   mutable Mutex mutex_;
+  absl::Duration served_before_ ABSL_GUARDED_BY(mutex_);  // by former controllers
   uint64_t newest_loaded_ ABSL_GUARDED_BY(mutex_) = 0;
   std::deque<Finished> finished_ ABSL_GUARDED_BY(mutex_);  // oldest first
   size_t finished_bytes_ ABSL_GUARDED_BY(mutex_) = 0;

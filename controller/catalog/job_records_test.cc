@@ -234,14 +234,38 @@ TEST_F(JobRecordsTest, ARequestIdGrowsOldAcrossControllers) {
   EXPECT_THAT(last.FindRequest("request-1", again.content), Began(3));
 }
 
-TEST_F(JobRecordsTest, ARequestThatWasADayOldWhenTheControllerCameIsErasedWithTheNext) {
+TEST_F(JobRecordsTest, NoClockOfTheNextControllerMakesARequestOlderOrYounger) {
   ASSERT_OK(Begin(Record(1)));
-  clock_.Advance(absl::Hours(24));
-  JobRecords next = Next();
-  ASSERT_OK(next.Load().status());
-  EXPECT_THAT(next.FindRequest("request-1", Digest::Of("other")), IsNew());
-  ASSERT_OK(Begin(next, Record(2)));
-  EXPECT_EQ(Objects("request-operation/"), 1);
+  clock_.Advance(absl::Hours(2));
+  ASSERT_OK(Begin(Record(2)));
+  for (const absl::Duration ahead : {absl::Hours(24 * 365), absl::Hours(24), -absl::Hours(24)}) {
+    FakeClock other(clock_.Now() + ahead);
+    JobRecords next(store_, /*epoch=*/2, other, {.noun = "operation", .id_prefix = "op-"});
+    ASSERT_OK(next.Load().status());
+    EXPECT_THAT(next.FindRequest("request-1", Record(1).content), Began(1)) << ahead;
+    other.Advance(absl::Hours(22) - absl::Nanoseconds(1));
+    EXPECT_THAT(next.FindRequest("request-1", Record(1).content), Began(1)) << ahead;
+    other.Advance(absl::Nanoseconds(1));
+    EXPECT_THAT(next.FindRequest("request-1", Record(1).content), IsNew()) << ahead;
+    EXPECT_THAT(next.FindRequest("request-2", Record(2).content), Began(2)) << ahead;
+  }
+}
+
+TEST_F(JobRecordsTest, TimeInWhichNoControllerServesMakesNoRequestOlder) {
+  ASSERT_OK(Begin(Record(1)));
+  for (int i = 2; i <= 5; ++i) {
+    clock_.Advance(absl::Hours(23));
+    JobRecords next = Next();
+    ASSERT_OK(next.Load().status());
+    EXPECT_THAT(next.FindRequest("request-1", Record(1).content), Began(1));
+    clock_.Advance(absl::Hours(5));
+    ASSERT_OK(Begin(next, Record(i)));
+  }
+  JobRecords last = Next();
+  ASSERT_OK(last.Load().status());
+  clock_.Advance(absl::Hours(4));
+  EXPECT_THAT(last.FindRequest("request-1", Record(1).content), IsNew());
+  EXPECT_THAT(last.FindRequest("request-2", Record(2).content), Began(2));
 }
 
 TEST_F(JobRecordsTest, AFencedControllerChangesNothing) {
