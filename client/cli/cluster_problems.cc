@@ -108,6 +108,18 @@ void AddGpus(const v1::Worker& worker, Problems& problems) {
   }
 }
 
+// Of each link once.
+void AddLinks(const v1::Worker& worker, Problems& problems) {
+  for (const v1::FailedLink& link : worker.failed_links()) {
+    if (link.peer() < worker.name()) continue;
+    problems.push_back(
+        {absl::StrCat("the link between workers ", worker.name(), " and ",
+                      PrintableName(link.peer()), " has failed: ", PrintableName(link.reason())),
+         "look at the network between their hosts; plans go around it, and it is "
+         "tried again within minutes"});
+  }
+}
+
 void AddWorker(const v1::Controller& controller, const v1::Worker& worker, Problems& problems) {
   AddState(controller, worker, problems);
   if (!worker.problem().empty()) {
@@ -116,6 +128,7 @@ void AddWorker(const v1::Controller& controller, const v1::Worker& worker, Probl
   }
   if (worker.state() == v1::WORKER_STATE_LOST) return;  // the rest is of a process that is gone
   AddGpus(worker, problems);
+  AddLinks(worker, problems);
   AddStorages(worker, problems);
 }
 

@@ -92,6 +92,16 @@ TEST_F(ClusterProblemsTest, EachDirtyStorageIsNamed) {
   ExpectOnly("storage serving on b.0 of worker b is DIRTY", "reshard into it again");
 }
 
+TEST_F(ClusterProblemsTest, ALinkThatHasFailedIsNamedOnce) {
+  v1::FailedLink& link = *view_.workers[0].add_failed_links();
+  link.set_peer("b");
+  link.set_reason("worker b is lost: no bytes");
+  link.mutable_time()->set_seconds(kNow - 5);
+  *worker().add_failed_links() = link;
+  worker().mutable_failed_links(0)->set_peer("a");
+  ExpectOnly("the link between workers a and b has failed: worker b is lost: no bytes", "network");
+}
+
 TEST_F(ClusterProblemsTest, AStoreIsNearItsFloorBeforeItIsFull) {
   store().set_free_bytes(256 * kMebibyte);
   EXPECT_THAT(ProblemsOf(view_), IsEmpty());

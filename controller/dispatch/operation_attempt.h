@@ -60,6 +60,7 @@ struct OperationAttempt {
   std::shared_ptr<const PlannedReshard::Parts> parts = nullptr;  // by worker
   std::shared_ptr<const v1::ExecuteRequest::Start> start = nullptr;
   absl::btree_map<std::string, std::shared_ptr<TaskConnection>> tasks = {};
+  std::set<std::string> told_lost = {};                    // workers, of which the others were told
   absl::btree_map<std::string, int64_t> moved_bytes = {};  // by worker, as told by heartbeats
 };
 

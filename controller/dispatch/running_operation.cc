@@ -227,7 +227,7 @@ void RunningOperation::Progress(const std::string& worker, uint32_t attempt, int
 }
 
 void RunningOperation::Hear(uint32_t attempt, const OperationEvent& event) {
-  if (const auto* ended = std::get_if<TaskEnded>(&event)) attempts_[attempt - 1].TellBroken(*ended);
+  if (const auto* ended = std::get_if<TaskEnded>(&event)) HearEnd(attempt, *ended);
   // A broken call may repeat what belongs to an attempt that is over.
   const bool timely = attempt == attempts_.size();
   if (timely || std::holds_alternative<WorkerLost>(event)) Feed(event);
@@ -305,6 +305,7 @@ void RunningOperation::Do(const ResolveDevices& action) {
 }
 
 void RunningOperation::Do(const TellPeerLost& action) {
+  attempts_[action.attempt - 1].told_lost.insert(action.lost);
   Task(action.worker, action.attempt).PeerLost(action.lost, action.reason);
 }
 
@@ -351,6 +352,7 @@ void RunningOperation::Do(const FinishOperation& /*action*/) {
   if (!attempts_.empty()) attempts_.back().ReturnCommunicators();
   *shown_.mutable_end_time() = crossmesh::ToProto(environment_.clock.Now());
   *shown_.mutable_report() = Report();
+  TellLinksThatWork();
   shown_.set_revision(shown_.revision() + 1);
   Show();
   RecordEnd(shown_.report());

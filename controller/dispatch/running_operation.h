@@ -149,6 +149,9 @@ class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
   void Do(const AcknowledgeTask& action);
   void Do(const PublishChange& action);
   void Do(const FinishOperation& action);
+  // What the task says of communicators and links, for those who keep them.
+  void HearEnd(uint32_t attempt, const TaskEnded& ended);
+  void TellLinksThatWork();
   TaskConnection& Task(const std::string& worker, uint32_t attempt);
   // What all connections to workers have in common.
   TaskConnectionOptions Connection(const std::string& worker, uint32_t attempt);

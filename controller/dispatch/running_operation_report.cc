@@ -12,8 +12,34 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace crossmesh {
+
+void RunningOperation::HearEnd(uint32_t number, const TaskEnded& ended) {
+  OperationAttempt& attempt = attempts_[number - 1];
+  attempt.TellBroken(ended);
+  for (const std::string& peer : ended.lost_peers) {
+    // Of one that is gone, or has refused, it was told so.
+    if (attempt.told_lost.contains(peer)) continue;
+    environment_.workers.LinkFailed(
+        ended.worker, peer, ended.status.ok() ? "no bytes got through" : ended.status.message());
+  }
+}
+
+// Only when all is there: what was sent over a link before it failed says nothing.
+void RunningOperation::TellLinksThatWork() {
+  if (state() != OperationState::kCommitted || attempts_.size() != 1) return;
+  for (const auto& [worker, task] : attempts_.front().tasks) {
+    if (!task->report().has_value()) continue;
+    std::vector<std::string> peers;
+    for (const v1::TaskReport::Link& link : task->report()->links()) {
+      if (link.sent_bytes() > 0) peers.push_back(link.peer());
+    }
+    environment_.workers.LinksWorked(worker, peers);
+  }
+}
 
 void RunningOperation::Publish() {
   changed_ = false;

@@ -143,6 +143,34 @@ TEST_F(RunningOperationTest, AnOperationThatAwaitsWorkersCanBeCancelledAndHasIts
   EXPECT_EQ(queue_.timers(), 0);
 }
 
+TEST_F(RunningOperationTest, ALinkThatAWorkerBlamesIsRememberedUnlessItWasToldOfALoss) {
+  Start(Request("op-1"));
+  AcceptAll();
+  EndSession("b");
+  FailAsUnavailable("d", "b");
+  EXPECT_THAT(registry_.FailedHostLinks(), IsEmpty());
+  FailAsUnavailable("c", "a");
+  EXPECT_EQ(registry_.FailedHostLinks(), (WorkerRegistry::HostLinks{{"a", "c"}, {"c", "a"}}));
+}
+
+TEST_F(RunningOperationTest, AnOperationThatCommitsShowsWhichLinksWork) {
+  registry_.LinkFailed("w-a", "w-c", "no bytes");
+  registry_.LinkFailed("w-a", "w-d", "no bytes");
+  Start(Request("op-1"));
+  AcceptAll();
+  v1::ExecuteResponse report;
+  v1::TaskReport::Link& link = *report.mutable_report()->add_links();
+  link.set_peer("w-c");
+  link.set_sent_bytes(1);
+  At("a").listener.on_message(report);
+  Run();
+  for (const char* host : {"b", "c", "d"}) Succeed(host);
+  EXPECT_EQ(registry_.FailedHostLinks().size(), 4);
+  ResolveAll();
+  EXPECT_EQ(Latest("op-1").state(), v1::OPERATION_STATE_COMMITTED);
+  EXPECT_EQ(registry_.FailedHostLinks(), (WorkerRegistry::HostLinks{{"a", "d"}, {"d", "a"}}));
+}
+
 TEST_F(RunningOperationTest, AnIntentThatCannotBeCommittedStartsNothing) {
   sink_.intent_result = absl::AbortedError("epoch 7 is fenced");
   Start(Request("op-1"));

@@ -2,6 +2,7 @@
 
 #include "common/base/error_place.h"
 #include "common/base/status_macros.h"
+#include "controller/membership/failed_links.h"
 #include "controller/membership/name_guard.h"
 
 #include <algorithm>
@@ -87,7 +88,8 @@ WorkerRegistry::WorkerRegistry(Options options, const Clock& clock, MembershipLi
     : options_(options),
       clock_(clock),
       listener_(listener),
-      names_(std::make_unique<NameGuard>()) {}
+      names_(std::make_unique<NameGuard>()),
+      links_(std::make_unique<FailedLinks>()) {}
 
 WorkerRegistry::~WorkerRegistry() = default;
 
@@ -176,6 +178,7 @@ absl::StatusOr<uint64_t> WorkerRegistry::Register(WorkerRecord record) {
       if (IsLive(old.state)) {
         // The same process on another stream still has its tasks, and is not lost.
         (same ? before : superseded) = old;
+        if (!same) links_->Forget(old.name);
         Disown(old);
       }
     }
@@ -262,6 +265,7 @@ WorkerRecord WorkerRegistry::Lose(Member& member) {
   member.record.running_tasks = 0;
   member.record.running_operations.clear();
   member.record.dirty_storages.clear();
+  links_->Forget(member.record.name);
   Disown(member.record);
   return member.record;
 }
@@ -326,6 +330,7 @@ absl::Status WorkerRegistry::Forget(absl::string_view worker) {
 WorkerRecord WorkerRegistry::Described(const WorkerRecord& record) const {
   WorkerRecord described = record;
   described.problem = names_->WhyQuarantined(record.name, clock_.Monotonic()).value_or("");
+  DescribeLinks(described);
   return described;
 }
 

@@ -9,8 +9,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/container/btree_map.h>
@@ -22,6 +24,7 @@
 
 namespace crossmesh {
 
+class FailedLinks;
 class NameGuard;
 
 enum class WorkerState : uint8_t { kReady, kSuspect, kDraining, kLost };
@@ -34,6 +37,13 @@ struct GpuRecord {
   std::optional<v1::GpuHardware> hardware = std::nullopt;  // for people
 
   bool has_process() const { return process.incarnation != 0; }
+};
+
+// A link to another worker over which bytes did not get through; for people.
+struct FailedPeer {
+  std::string peer;
+  std::string reason;
+  absl::Time time;
 };
 
 struct WorkerRecord {
@@ -60,6 +70,7 @@ struct WorkerRecord {
   std::vector<v1::InterfaceTraffic> traffic;    // likewise, for people
   std::vector<std::string> dirty_storages;      // likewise
   absl::Time last_heartbeat;                    // wall clock, for people
+  std::vector<FailedPeer> failed_links;         // likewise
   std::string problem;                          // with its name, for people; empty: none
 };
 
@@ -145,6 +156,14 @@ class WorkerRegistry {
   // as long as this is. 0: none can.
   size_t m2n_workers() const;
 
+  // Of an operation, as `worker` says: bytes did not get through to that peer, or did. Nothing
+  // happens unless both are live.
+  void LinkFailed(absl::string_view worker, absl::string_view peer, absl::string_view reason);
+  void LinksWorked(absl::string_view worker, std::span<const std::string> peers);
+  // Between the hosts of live workers, each in both directions: as FailedLinks keeps them.
+  using HostLinks = std::set<std::pair<std::string, std::string>>;
+  HostLinks FailedHostLinks() const;
+
   struct ProcessPlace {
     std::string worker;
     std::string execution_address;
@@ -164,8 +183,12 @@ class WorkerRegistry {
   // May a process of this record have its name?
   absl::Status CheckNameIsFree(const WorkerRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // For people: with what is wrong with its name.
+  // For people: with what is wrong with its name and its links.
   WorkerRecord Described(const WorkerRecord& record) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DescribeLinks(WorkerRecord& record) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Null: lost, or not known.
+  const WorkerRecord* FindLiveRecord(absl::string_view worker) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   absl::Status CheckDevicesAreFree(const WorkerRecord& record) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -187,6 +210,7 @@ class WorkerRegistry {
 
   mutable Mutex mutex_;
   const std::unique_ptr<NameGuard> names_ ABSL_PT_GUARDED_BY(mutex_);
+  const std::unique_ptr<FailedLinks> links_ ABSL_PT_GUARDED_BY(mutex_);
   absl::btree_map<std::string, Member> workers_ ABSL_GUARDED_BY(mutex_);
   // Devices and GPUs of live workers only.
   absl::flat_hash_map<DeviceId, std::string> owner_ ABSL_GUARDED_BY(mutex_);

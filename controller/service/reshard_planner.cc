@@ -35,6 +35,7 @@ struct ReshardPlanner::Objects {
   Registered<Mesh> source;
   Registered<Mesh> destination;
   std::shared_ptr<const NetworkDescription> network;
+  WorkerRegistry::HostLinks failed_links;
 };
 
 struct ReshardPlanner::Ticket::Draft {
@@ -82,6 +83,7 @@ absl::StatusOr<ReshardPlanner::Objects> ReshardPlanner::Find(const v1::ReshardSp
   if (!spec.has_topology()) {
     ASSIGN_OR_RETURN(objects.network, catalog_.network.Get());
   }
+  objects.failed_links = workers_.FailedHostLinks();
   return objects;
 }
 
@@ -100,6 +102,10 @@ Digest ReshardPlanner::KeyOf(const v1::ReshardSpec& spec, const Objects& objects
   // A revision names one content of an object, since a name that is taken keeps its content.
   builder.AddInts(objects.manifest.revision, objects.source.revision, objects.destination.revision,
                   objects.network == nullptr ? 0 : objects.network->revision);
+  for (const auto& [from, to] : objects.failed_links) {
+    builder.AddText(from);
+    builder.AddText(to);
+  }
   if (spec.strategy().empty()) builder.AddInt(static_cast<int64_t>(workers_.m2n_workers()));
   return builder.Finish();
 }
@@ -115,6 +121,7 @@ absl::StatusOr<std::shared_ptr<const ReshardPlanner::Ticket::Draft>> ReshardPlan
       draft->request,
       RequestWithoutTensors(draft->inputs,
                             objects.network == nullptr ? Topology() : objects.network->topology));
+  draft->request.failed_links = objects.failed_links;
   if (draft->inputs.strategy.empty()) draft->request.no_m2n = WhyNoM2n(draft->inputs);
   return draft;
 }

@@ -46,6 +46,12 @@ v1::Worker MessageOf(const WorkerRecord& record) {
   }
   for (const v1::InterfaceTraffic& traffic : record.traffic) *out.add_traffic() = traffic;
   for (const std::string& storage : record.dirty_storages) out.add_dirty_storages(storage);
+  for (const FailedPeer& failed : record.failed_links) {
+    v1::FailedLink& link = *out.add_failed_links();
+    link.set_peer(failed.peer);
+    link.set_reason(failed.reason);
+    *link.mutable_time() = ToProto(failed.time);
+  }
   out.set_m2n(record.m2n);
   out.set_problem(record.problem);
   if (record.described_host.has_value()) *out.mutable_described_host() = *record.described_host;

@@ -10,6 +10,7 @@
 #include "planner/network/port_load.h"
 #include "planner/network/routing.h"
 #include "planner/network/simulator.h"
+#include "planner/reshard/avoid_links.h"
 #include "planner/reshard/broadcast_choice.h"
 #include "planner/reshard/fan_out.h"
 #include "planner/reshard/gpu_plan.h"
@@ -118,8 +119,23 @@ struct Planning {
   int64_t chunk_bytes = 0;
 };
 
+HostLinks LinksOf(const ReshardRequest& request, const HostNetwork& network) {
+  HostLinks links;
+  if (request.failed_links.empty()) return links;
+  const auto hosts = static_cast<HostRank>(network.hosts.size());
+  for (HostRank from = 0; from < hosts; ++from) {
+    for (HostRank to = 0; to < hosts; ++to) {
+      if (request.failed_links.contains({network.hosts[from], network.hosts[to]})) {
+        links.emplace(from, to);
+      }
+    }
+  }
+  return links;
+}
+
 absl::StatusOr<Plan> MakePlan(const Planning& planning, Routes routes, int64_t fan_out = 1) {
   const auto& [request, topology, problem, slicing, chunk_bytes] = planning;
+  routes = AvoidLinks(problem, LinksOf(request, problem.network), std::move(routes));
   AssignPlacesAndPeriods(problem.tensors, routes);
   RoutedLoad load = {.ports = ComputePortLoad(problem.tensors, problem.network, routes),
                      .period_bytes = PeriodBytes(chunk_bytes, fan_out)};

@@ -10,7 +10,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/status/statusor.h>
@@ -39,6 +41,9 @@ struct ReshardRequest {
   // other devices (common/plan/media.h), which the step's plan keeps to. Nothing: the planner
   // chooses.
   std::optional<std::vector<DeviceId>> over_gpus = std::nullopt;
+  // From host to host by name: what is sent over none of them where there is another way, between
+  // devices in host memory.
+  std::set<std::pair<std::string, std::string>> failed_links = {};
   BindingMode binding = BindingMode::kShadow;
   bool shared_storage = false;
   // Of strategy redistribute, for which the proof's limit decides what may lie between steps; 0: no

@@ -17,7 +17,7 @@ from collections.abc import Callable
 import contents
 import network
 import raw_stream
-from cases import Case, all_cases, everywhere, mesh
+from cases import Case, all_cases, everywhere, hosts, mesh, one_tensor
 from cluster import Cluster
 from lab_fixture import NICS, PROGRAMS, RATE, relay_case, run_tests
 from layouts import Box, Placement, Tensor, box_of, spelled_out
@@ -189,6 +189,23 @@ class CutLinkTest(ClusterTest):
         # Not at once: the silence of a connection from before the cut may still fail what runs when it is noticed.
         wait_until(lambda: self.cluster.reshard(self.case)["state"] == "OPERATION_STATE_COMMITTED")
         self.expect_bytes("c.0")
+
+    def test_a_link_between_two_hosts_alone_is_said_to_have_failed_and_gone_around(self):
+        self.start(Case("relay", "test", "two to one", hosts("abc", NICS), one_tensor(16 * MEBI // 4),
+                        Placement(mesh("x=2", "ac", 1), everywhere("[-]")),
+                        Placement(mesh("x=1", "b", 1), everywhere("[-]"))))
+        running = self.begin("--stall-limit", f"{STALL_SECONDS}s")
+        self.wait_for_bytes("b", 2 * MEBI)
+        self.network.cut_pair("a", "b")
+        operation = json.loads(running.communicate()[0])
+        self.assertNotEqual(operation["state"], "OPERATION_STATE_COMMITTED", operation)
+        status = self.cluster.crossmesh("status", "--controller", self.cluster.controller)
+        self.assertIn("the link between workers a and b has failed", json.dumps(status["problems"]))
+        sent = self.network.counters()["a", 0].sent
+        operation = self.cluster.reshard(self.case)
+        self.assertEqual(operation["state"], "OPERATION_STATE_COMMITTED", operation)
+        self.expect_bytes("b.0")
+        self.assertLess(self.network.counters()["a", 0].sent - sent, MEBI)
 
     def test_the_middle_of_a_chain_is_cut_and_the_end_is_reached_another_way(self):
         self.start(relay_case("bc", 1, 16))

@@ -245,6 +245,17 @@ class Network:
     def cut(self, host: str, nic: int = 0) -> None:
         run(["ip", "-n", self.switch, "link", "set", self.port(host, nic), "down"])
 
+    def cut_pair(self, host: str, other: str) -> None:
+        """Drops what these two send each other, through whichever NIC."""
+        for one, two in ((host, other), (other, host)):
+            for nic in range(len(self.hosts[two].nics)):
+                run(["ip", "-n", self.namespace(one), "route", "add", "blackhole", f"{self.address(two, nic)}/32"])
+
+    def heal_pair(self, host: str, other: str) -> None:
+        for one, two in ((host, other), (other, host)):
+            for nic in range(len(self.hosts[two].nics)):
+                run(["ip", "-n", self.namespace(one), "route", "del", "blackhole", f"{self.address(two, nic)}/32"])
+
     def heal(self, host: str, nic: int = 0) -> None:
         run(["ip", "-n", self.switch, "link", "set", self.port(host, nic), "up"])
 
