@@ -77,6 +77,9 @@ void Declare(CLI::App& app, Flags& flags) {
   app.add_option("--etcd-cluster", flags.candidate.store.cluster,
                  "Name of this cluster, where several have one etcd")
       ->capture_default_str();
+  app.add_option("--etcd-watermark", flags.candidate.watermark,
+                 "File of what etcd was when it was seen last: one that was set back is refused, "
+                 "also after all controllers have ended");
   app.add_option("--advertise", flags.candidate.address,
                  "Where others reach this controller when it leads; the first --listen otherwise");
   app.add_option("--topology", flags.topology_file,
@@ -227,8 +230,12 @@ absl::Status ServeForATerm(Flags flags, const Process& process) {
                                          .leader = [&news] { return news.leader(); }}));
   flags.controller.listen = standby->addresses();
   if (flags.candidate.address.empty()) flags.candidate.address = flags.controller.listen.front();
-  ASSIGN_OR_RETURN(const std::unique_ptr<EtcdCandidate> candidate,
-                   EtcdCandidate::Start(flags.candidate));
+  absl::StatusOr<std::unique_ptr<EtcdCandidate>> started = EtcdCandidate::Start(flags.candidate);
+  if (IsOfNoUse(started.status())) {
+    return WithExitCode(started.status(), kExitStateDamaged);
+  }
+  RETURN_IF_ERROR(started.status());
+  const std::unique_ptr<EtcdCandidate> candidate = *std::move(started);
   RETURN_IF_ERROR(TellServiceManager("READY=1\nSTATUS=stands by"));
   LogInfo("controller_stands_by", {{"address", flags.candidate.address}});
   news.Follow(*candidate);

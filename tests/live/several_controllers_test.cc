@@ -12,6 +12,7 @@
 
 #include <csignal>
 #include <cstdint>
+#include <filesystem>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -39,7 +40,8 @@ class SeveralControllersTest : public testing::Test {
     absl::StatusOr<ChildProcess> process = ChildProcess::Start(
         {.program = ProgramPath("crossmesh-controller"),
          .arguments = {"--listen", Address(name), "--metrics-listen", "127.0.0.1:0", "--etcd",
-                       etcd_.endpoint(), "--ready-file",
+                       etcd_.endpoint(), "--etcd-watermark",
+                       folder_.PathOf(absl::StrCat(name, ".watermark")), "--ready-file",
                        folder_.PathOf(absl::StrCat(name, ".ready"))},
          .log_path = folder_.PathOf(absl::StrCat(name, ".log"))});
     EXPECT_OK(process.status());
@@ -127,6 +129,29 @@ TEST_F(SeveralControllersTest, OneThatIsStoppedForTooLongEndsWhenItGoesOn) {
   SendSignal(first.pid(), SIGCONT);
   EXPECT_EQ(AwaitExit(first), "exit status 70");
   EXPECT_THAT(LogOf("first"), testing::HasSubstr("this controller leads no more"));
+}
+
+TEST_F(SeveralControllersTest, AllOfThemRefuseAnEtcdThatWasSetBackWhileNoneRan) {
+  const std::string backup = folder_.PathOf("backup");
+  for (const char* mesh : {"a", "b"}) {
+    std::filesystem::remove(folder_.PathOf("first.ready"));
+    ChildProcess first = Start("first");
+    AwaitService("first");
+    CreateMesh("first", mesh);
+    first.Terminate();
+    ASSERT_EQ(AwaitExit(first), "exit status 0");
+    etcd_.Kill();
+    if (mesh[0] == 'a') {
+      std::filesystem::copy(etcd_.data_folder(), backup, std::filesystem::copy_options::recursive);
+      etcd_.Start();
+    }
+  }
+  std::filesystem::remove_all(etcd_.data_folder());
+  std::filesystem::copy(backup, etcd_.data_folder(), std::filesystem::copy_options::recursive);
+  etcd_.Start();
+  ChildProcess again = Start("first");
+  EXPECT_EQ(AwaitExit(again), "exit status 65");
+  EXPECT_THAT(LogOf("first"), testing::HasSubstr("was set back"));
 }
 
 TEST_F(SeveralControllersTest, OneThatStandsByStopsWhenItIsAsked) {

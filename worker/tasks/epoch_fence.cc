@@ -1,11 +1,12 @@
 #include "worker/tasks/epoch_fence.h"
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
+#include "common/base/synced_file.h"
 #include "common/base/unique_fd.h"
 
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <utility>
 
 #include <absl/strings/numbers.h>
@@ -20,14 +21,6 @@ namespace {
 
 absl::Status FileError(absl::string_view doing, const std::string& path) {
   return absl::ErrnoToStatus(errno, absl::StrCat(doing, " epoch file ", path));
-}
-
-absl::Status SyncFolderOf(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  const UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd.get() < 0 || fsync(fd.get()) != 0) return FileError("sync folder of", path);
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -67,19 +60,11 @@ absl::Status EpochFence::Raise(uint64_t epoch) {
   return absl::OkStatus();
 }
 
-// A new file takes the old one's place, so that after a crash one of both is there, whole. An error
-// may come when the new one has its name already: it is an epoch that was not obeyed, so that a
-// worker which starts with it refuses more than it need, and is written again before it is obeyed.
+// An error may come when the new file is there already: it has an epoch that was not obeyed, so
+// that a worker which starts with it refuses more than it need, and is written again before it is
+// obeyed.
 absl::Status EpochFence::Write(uint64_t epoch) const {
-  const std::string next_path = path_ + ".next";
-  const std::string text = absl::StrCat(epoch, "\n");
-  const UniqueFd fd(open(next_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (fd.get() < 0) return FileError("create", next_path);
-  if (write(fd.get(), text.data(), text.size()) != std::ssize(text) || fsync(fd.get()) != 0) {
-    return FileError("write", next_path);
-  }
-  if (std::rename(next_path.c_str(), path_.c_str()) != 0) return FileError("replace", path_);
-  return SyncFolderOf(path_);
+  return At("epoch file", ReplaceSynced(path_, absl::StrCat(epoch, "\n")));
 }
 
 }  // namespace crossmesh

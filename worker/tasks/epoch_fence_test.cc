@@ -80,7 +80,7 @@ TEST_F(EpochFenceTest, ADiskThatIsFullLeavesTheOldFile) {
   ASSERT_OK(fence.Raise(5));
   std::filesystem::create_symlink("/dev/full", path_ + ".next");
   EXPECT_THAT(fence.Raise(6), StatusIs(absl::StatusCode::kResourceExhausted,
-                                       HasSubstr("write epoch file " + path_ + ".next")));
+                                       HasSubstr("epoch file: write " + path_ + ".next")));
   EXPECT_EQ(fence.highest(), 5);
   ASSERT_OK_AND_ASSIGN(const EpochFence again, EpochFence::Open(path_));
   EXPECT_EQ(again.highest(), 5);
@@ -90,7 +90,7 @@ TEST_F(EpochFenceTest, AFileThatCannotTakeTheOldOnesPlaceIsNotObeyed) {
   ASSERT_OK_AND_ASSIGN(EpochFence fence, EpochFence::Open(path_));
   std::filesystem::create_directory(path_);
   EXPECT_THAT(fence.Raise(5), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                       HasSubstr("replace epoch file " + path_)));
+                                       HasSubstr("epoch file: replace " + path_)));
   EXPECT_EQ(fence.highest(), 0);
 }
 

@@ -2,8 +2,11 @@
 
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
+#include "controller/store/etcd/cluster_watermark.h"
 
 #include <utility>
+
+#include <absl/strings/str_cat.h>
 
 namespace crossmesh {
 
@@ -52,7 +55,19 @@ class EtcdCandidate::News {
 absl::StatusOr<std::unique_ptr<EtcdCandidate>> EtcdCandidate::Start(const Options& options) {
   ASSIGN_OR_RETURN(EventFd has_begun, EventFd::Create());
   ASSIGN_OR_RETURN(EventFd has_ended, EventFd::Create());
-  ASSIGN_OR_RETURN(std::shared_ptr<EtcdStore> store, EtcdStore::Open(options.store));
+  EtcdStore::Options store_options = options.store;
+  std::unique_ptr<ClusterWatermark> watermark;
+  if (!options.watermark.empty()) {
+    ASSIGN_OR_RETURN(watermark, ClusterWatermark::Open(options.watermark));
+    store_options.known = watermark->known();
+  }
+  absl::StatusOr<std::shared_ptr<EtcdStore>> opened = EtcdStore::Open(store_options);
+  if (absl::IsFailedPrecondition(opened.status()) && watermark != nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(opened.status().message(), ", without ",
+                                                      watermark->path(), ", which knows better"));
+  }
+  RETURN_IF_ERROR(opened.status());
+  std::shared_ptr<EtcdStore> store = *std::move(opened);
   const auto news = std::make_shared<News>(std::move(has_begun), std::move(has_ended));
   std::unique_ptr<EtcdCandidate> candidate(new EtcdCandidate(store, news));
   LeadershipListener listener{
@@ -74,6 +89,10 @@ absl::StatusOr<std::unique_ptr<EtcdCandidate>> EtcdCandidate::Start(const Option
                                           .address = options.address,
                                           .lease_time = options.lease_time},
                                          std::move(listener)));
+  if (watermark != nullptr) {
+    watermark->Follow([store] { return store->cluster(); });
+    candidate->watermark_ = std::move(watermark);
+  }
   return candidate;
 }
 
@@ -81,6 +100,7 @@ EtcdCandidate::EtcdCandidate(std::shared_ptr<EtcdStore> store, std::shared_ptr<N
     : store_(std::move(store)), news_(std::move(news)) {}
 
 EtcdCandidate::~EtcdCandidate() {
+  watermark_.reset();
   election_.reset();
   store_->EndTerm();
 }

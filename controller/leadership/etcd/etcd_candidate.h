@@ -15,6 +15,8 @@
 
 namespace crossmesh {
 
+class ClusterWatermark;
+
 // A controller among several, as far as metadata and leadership go: a store in etcd, and an
 // election whose terms are the store's. It serves from has_begun to has_ended, and then ends its
 // process: what it did for its term goes with that, and another process takes part anew.
@@ -25,6 +27,9 @@ class EtcdCandidate {
     EtcdStore::Options store;
     std::string address;  // that others are told, without a space
     absl::Duration lease_time = absl::Seconds(5);
+    // The file of a ClusterWatermark, which outlives all controllers; empty: none, and an etcd that
+    // was set back while none ran is taken as it is.
+    std::string watermark;
   };
   // Where things stand.
   struct Standing {
@@ -34,7 +39,7 @@ class EtcdCandidate {
   };
 
   // Reads all metadata, and takes part. Blocks. Errors as EtcdStore::Open and
-  // LeaderElection::Start.
+  // LeaderElection::Start, and as ClusterWatermark::Open.
   static absl::StatusOr<std::unique_ptr<EtcdCandidate>> Start(const Options& options);
   // As if the process ended: others wait for the end of the lease.
   ~EtcdCandidate();
@@ -62,6 +67,7 @@ class EtcdCandidate {
   const std::shared_ptr<EtcdStore> store_;
   const std::shared_ptr<News> news_;  // of what the store calls back too, which may outlive this
   std::unique_ptr<LeaderElection> election_;
+  std::unique_ptr<ClusterWatermark> watermark_;
 };
 
 }  // namespace crossmesh

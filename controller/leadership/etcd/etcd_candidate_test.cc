@@ -1,10 +1,12 @@
 #include "controller/leadership/etcd/etcd_candidate.h"
 
 #include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
 #include "controller/store/etcd/testing/etcd_process.h"
 #include "controller/store/etcd/testing/unix_proxy.h"
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -86,6 +88,41 @@ TEST_F(EtcdCandidateTest, TheStoreMayOutliveIt) {
   candidate.reset();
   EXPECT_THAT(store->Commit({.epoch = 1, .writes = {{"k", "1"}}}),
               StatusIs(absl::StatusCode::kAborted));
+}
+
+TEST_F(EtcdCandidateTest, AnEtcdThatWasSetBackWhileNoControllerRanIsRefused) {
+  const TemporaryFolder folder;
+  EtcdCandidate::Options options{.store = {.etcd = etcd_.options()},
+                                 .address = "first:1",
+                                 .lease_time = absl::Seconds(1),
+                                 .watermark = folder.PathOf("watermark")};
+  const auto lead_and_commit = [&options](const std::string& value) {
+    absl::StatusOr<std::unique_ptr<EtcdCandidate>> candidate = EtcdCandidate::Start(options);
+    ASSERT_OK(candidate.status());
+    ASSERT_TRUE(BecomesReadable((*candidate)->has_begun()));
+    const uint64_t epoch = *(*candidate)->standing().epoch;
+    ASSERT_OK((*candidate)->store()->Commit({.epoch = epoch, .writes = {{"k", value}}}).status());
+    (*candidate)->Resign(absl::Seconds(10));
+  };
+  lead_and_commit("1");
+  etcd_.Kill();
+  const std::string backup = folder.PathOf("backup");
+  std::filesystem::copy(etcd_.data_folder(), backup, std::filesystem::copy_options::recursive);
+  etcd_.Start();
+  lead_and_commit("2");
+  etcd_.Kill();
+  std::filesystem::remove_all(etcd_.data_folder());
+  std::filesystem::copy(backup, etcd_.data_folder(), std::filesystem::copy_options::recursive);
+  etcd_.Start();
+  for (int start = 0; start < 2; ++start) {
+    EXPECT_THAT(EtcdCandidate::Start(options),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         testing::AllOf(testing::HasSubstr("was set back"),
+                                        testing::HasSubstr(options.watermark))));
+  }
+  // The operator takes it as it is.
+  ASSERT_TRUE(std::filesystem::remove(options.watermark));
+  lead_and_commit("3");
 }
 
 }  // namespace
