@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 
 namespace crossmesh {
 
@@ -139,14 +140,14 @@ std::string ProgramProgress::PositionOf(int32_t index) const {
   const WorkerProgram::Rank& of = program_.ranks[index];
   const std::string name = absl::StrCat("rank ", of.rank, ": ");
   const Rank& rank = ranks_[index];
-  if (rank.next >= of.actions.size()) return absl::StrCat(name, "done");
+  if (rank.next >= of.actions.size()) return absl::StrCat(name, "done", MovingText(of));
   const WorkerProgram::Action& action = of.actions[rank.next];
   if (action.kind != ActionKind::kRun) {
     return absl::StrCat(name, action.kind == ActionKind::kSend ? "sends " : "receives ",
                         program_.NameOf(action.message));
   }
   const std::string step = of.NameOfStep(action.op);
-  if (rank.running) return absl::StrCat(name, "computes ", step);
+  if (rank.running) return absl::StrCat(name, "computes ", step, MovingText(of));
   for (const WorkerProgram::RankOp& op : of.StepAt(action.op)) {
     for (const TransferMessage& input : op.inputs) {
       if (!At(input).arrived) {
@@ -160,6 +161,20 @@ std::string ProgramProgress::PositionOf(int32_t index) const {
     }
   }
   return absl::StrCat(name, "before ", step);
+}
+
+std::string ProgramProgress::MovingText(const WorkerProgram::Rank& rank) const {
+  std::vector<std::string> moving;
+  for (const WorkerProgram::RankOp& op : rank.ops) {
+    for (const TransferMessage& output : op.outputs) {
+      if (At(output).filled && !At(output).left) moving.push_back(program_.NameOf(output));
+    }
+  }
+  if (moving.empty()) return "";
+  const size_t told = std::min(moving.size(), kMovingTold);
+  return absl::StrCat(
+      ", moving ", absl::StrJoin(std::span(moving).first(told), ", "),
+      told < moving.size() ? absl::StrCat(" and ", moving.size() - told, " more") : "");
 }
 
 }  // namespace crossmesh

@@ -46,10 +46,13 @@ class ProgramProgress {
   const std::vector<Work>& OnLeft(const TransferMessage& message);
 
   bool complete() const { return left_ == messages_ && ranks_done_ == std::ssize(ranks_); }
-  // "rank 1: 1F3 waits for microbatch 3 of 0>1".
+  // "rank 1: 1F3 waits for microbatch 3 of 0>1". A rank that waits for nothing says what it has
+  // given and has not left: "rank 0: computes b, moving sum after a".
   std::string PositionOf(int32_t rank) const;
 
  private:
+  static constexpr size_t kMovingTold = 4;
+
   struct Message {
     bool wanted = false;  // its place among the actions is reached
     bool filled = false;
@@ -82,6 +85,7 @@ class ProgramProgress {
   void Fill(const TransferMessage& message);
   void GoOn();
   bool GoOn(int32_t rank);
+  std::string MovingText(const WorkerProgram::Rank& rank) const;
 
   const WorkerProgram& program_;
   std::vector<Transfer> transfers_;

@@ -2,6 +2,7 @@
 
 #include "worker/pipeline/testing/receiver_program.h"
 
+#include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,9 +11,11 @@ namespace {
 
 using Work = ProgramProgress::Work;
 using Kind = Work::Kind;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 Work Open(int32_t transfer, int32_t index) {
   return {.kind = Kind::kOpen, .message = {transfer, index}};
@@ -82,7 +85,8 @@ TEST(ProgramProgress, APairWaitsForTheInputsOfBothAndFillsTheOutputsOfBoth) {
   EXPECT_THAT(progress.OnArrived({1, 0}), ElementsAre(RunOp(0)));
   EXPECT_EQ(progress.PositionOf(0), "rank 0: computes 1F1& 1B0");
   EXPECT_THAT(progress.OnOpDone(0), ElementsAre(Fill(2, 0), Fill(3, 0)));
-  EXPECT_EQ(progress.PositionOf(0), "rank 0: done");
+  EXPECT_EQ(progress.PositionOf(0),
+            "rank 0: done, moving microbatch 1 of 1>2, microbatch 0 of 1>0");
   for (int32_t transfer = 0; transfer < 4; ++transfer) {
     EXPECT_FALSE(progress.complete());
     EXPECT_THAT(progress.OnLeft({transfer, 0}), IsEmpty());
@@ -116,6 +120,58 @@ TEST(ProgramProgress, APairWaitsForMemoryForTheOutputOfEither) {
     EXPECT_THAT(progress.PositionOf(0), HasSubstr("waits for memory for microbatch 1 of "));
     EXPECT_THAT(progress.OnLeft({late, 0}), ElementsAre(Open(late, 1), RunOp(2)));
   }
+}
+
+// Five ops, each of which gives a message inside the rank that the last one needs.
+WorkerProgram CollectivesProgram() {
+  constexpr int32_t kGiven = 5;
+  WorkerProgram program;
+  program.ranks.push_back({});
+  WorkerProgram::Rank& rank = program.ranks[0];
+  for (int32_t op = 0; op <= kGiven; ++op) {
+    rank.ops.push_back({.name = absl::StrCat("layer", op, ".forward")});
+    rank.actions.push_back({.op = op});
+    if (op == kGiven) break;
+    program.transfers.push_back(
+        {.name = absl::StrCat("sum", op), .sends = true, .receives = true, .ops = {op}});
+    rank.ops[op].outputs = {{op, 0}};
+  }
+  for (int32_t op = 0; op < kGiven; ++op) rank.ops[kGiven].inputs.push_back({op, 0});
+  return program;
+}
+
+TEST(ProgramProgress, ARankThatComputesSaysWhatItMoves) {
+  const WorkerProgram program = CollectivesProgram();
+  ProgramProgress progress(program);
+  progress.Begin();
+  EXPECT_EQ(progress.PositionOf(0), "rank 0: computes layer0.forward");
+  progress.OnOpDone(0);
+  EXPECT_EQ(progress.PositionOf(0),
+            "rank 0: computes layer1.forward, moving sum0 after layer0.forward");
+  // It has arrived here, and others still get it from here.
+  progress.OnArrived({0, 0});
+  EXPECT_THAT(progress.PositionOf(0), HasSubstr("moving sum0 after layer0.forward"));
+  progress.OnOpDone(0);
+  progress.OnLeft({0, 0});
+  EXPECT_EQ(progress.PositionOf(0),
+            "rank 0: computes layer2.forward, moving sum1 after layer1.forward");
+}
+
+TEST(ProgramProgress, OfManyThatMoveTheFirstAreTold) {
+  const WorkerProgram program = CollectivesProgram();
+  ProgramProgress progress(program);
+  progress.Begin();
+  for (int32_t op = 0; op < 4; ++op) progress.OnOpDone(0);
+  EXPECT_THAT(progress.PositionOf(0),
+              AllOf(HasSubstr("moving sum0 after layer0.forward, "),
+                    HasSubstr("sum3 after layer3.forward"), Not(HasSubstr("more"))));
+  progress.OnOpDone(0);
+  // What it waits for says enough.
+  EXPECT_EQ(progress.PositionOf(0), "rank 0: layer5.forward waits for sum0 after layer0.forward");
+  for (int32_t op = 0; op < 5; ++op) progress.OnArrived({op, 0});
+  EXPECT_EQ(progress.PositionOf(0),
+            "rank 0: computes layer5.forward, moving sum0 after layer0.forward, sum1 after "
+            "layer1.forward, sum2 after layer2.forward, sum3 after layer3.forward and 1 more");
 }
 
 }  // namespace
