@@ -12,6 +12,7 @@
 #include "planner/parallelism/programs/grid_program.h"
 #include "planner/parallelism/training.h"
 #include "planner/parallelism/transformer.h"
+#include "planner/pipeline/schedules/interleaved.h"
 #include "planner/pipeline/schedules/window_order.h"
 #include "tests/integration/pipeline_run_fixture.h"
 #include "worker/memory/arena.h"
@@ -22,7 +23,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -68,55 +68,77 @@ class IterationCounter final : public ProgramObserver {
 
 enum class Kind : uint8_t { kFabric, kTcp, kSharedMemory, kTwoNics };
 
-std::string NameOf(const testing::TestParamInfo<Kind>& kind) {
-  switch (kind.param) {
-    case Kind::kFabric:
-      return "Fabric";
-    case Kind::kTcp:
-      return "Tcp";
-    case Kind::kSharedMemory:
-      return "SharedMemory";
-    case Kind::kTwoNics:
-      return "TwoNics";
-  }
-  std::abort();
-}
-
 StripedTransport::MakeNic SocketNic(bool shared_memory) {
   return [shared_memory](TransportSink& sink) {
     return SocketTransport::Create(sink, {.interface = "lo", .shared_memory = shared_memory});
   };
 }
 
-// Two stages on two workers, each a grid of its own: sums, gathers and scatters inside both
-// workers and between them, in several layers and microbatches.
-absl::StatusOr<std::shared_ptr<const PlannedLayers>> PlanTwoStages() {
+// Eight devices, in turns at two workers.
+std::vector<DeviceId> DevicesInTurns() {
+  std::vector<DeviceId> devices;
+  for (int32_t i = 0; i < 8; ++i) {
+    devices.push_back({.host = i % 2 == 0 ? "a" : "b", .index = i / 2});
+  }
+  return devices;
+}
+
+GridProgramRequest SmallRequest() {
   GridProgramRequest request{.model = PlainTransformer("small", 4, 128, 4),
                              .training = {.batch = 16, .sequence = 32, .keep_gathered = true},
                              .microbatches = 4,
                              .device = *FindDevicePreset("a100")};
   request.model.vocabulary = 128;
-  std::vector<DeviceId> devices;
-  for (int32_t i = 0; i < 8; ++i) {
-    devices.push_back({.host = i % 2 == 0 ? "a" : "b", .index = i / 2});
-  }
-  ASSIGN_OR_RETURN(const Grid grid, ParseGrid("r=2,z=2,pipeline=2"));
-  ASSIGN_OR_RETURN(request.stages, StagesOfGrid(grid, devices, {.layers = request.model.layers}));
-  ASSIGN_OR_RETURN(request.schedule, MakeEagerOneForwardOneBackward(2, request.microbatches));
+  return request;
+}
+
+using Planned = absl::StatusOr<std::shared_ptr<const PlannedLayers>>;
+
+Planned PlanOf(const GridProgramRequest& request) {
   ASSIGN_OR_RETURN(LayerProgram program, MakeGridProgram(request));
   return PlanLayers(std::move(program), Topology());
 }
 
-class ProgramAllocationTest : public PipelineRunTest, public testing::WithParamInterface<Kind> {
+// Two stages on two workers, each a grid of its own: sums, gathers and scatters inside both
+// workers and between them, in several layers and microbatches.
+Planned PlanTwoStages() {
+  GridProgramRequest request = SmallRequest();
+  ASSIGN_OR_RETURN(const Grid grid, ParseGrid("r=2,z=2,pipeline=2"));
+  ASSIGN_OR_RETURN(request.stages,
+                   StagesOfGrid(grid, DevicesInTurns(), {.layers = request.model.layers}));
+  ASSIGN_OR_RETURN(request.schedule, MakeEagerOneForwardOneBackward(2, request.microbatches));
+  return PlanOf(request);
+}
+
+// The same on ranks that have two stages each.
+Planned PlanInterleavedStages() {
+  GridProgramRequest request = SmallRequest();
+  ASSIGN_OR_RETURN(const Grid grid, ParseGrid("r=2,z=2,pipeline=2"));
+  ASSIGN_OR_RETURN(request.stages, StagesOfGrid(grid, DevicesInTurns(),
+                                                {.layers = request.model.layers, .of_rank = 2}));
+  ASSIGN_OR_RETURN(
+      request.schedule,
+      MakeInterleaved({.ranks = 2, .chunks = 2, .microbatches = request.microbatches}));
+  return PlanOf(request);
+}
+
+struct AllocationCase {
+  std::string name;
+  Kind kind = Kind::kFabric;
+  Planned (*plan)() = PlanTwoStages;
+};
+
+class ProgramAllocationTest : public PipelineRunTest,
+                              public testing::WithParamInterface<AllocationCase> {
  protected:
   void AddCountedWorkers(size_t count) {
-    switch (GetParam()) {
+    switch (GetParam().kind) {
       case Kind::kFabric:
         AddWorkers(count);
         break;
       case Kind::kTcp:
       case Kind::kSharedMemory:
-        AddWorkers(count, SocketNic(GetParam() == Kind::kSharedMemory));
+        AddWorkers(count, SocketNic(GetParam().kind == Kind::kSharedMemory));
         break;
       case Kind::kTwoNics: {
         const std::vector nics(2, SocketNic(false));
@@ -181,14 +203,18 @@ class ProgramAllocationTest : public PipelineRunTest, public testing::WithParamI
   std::vector<std::shared_ptr<Arena>> arenas_;
 };
 
-INSTANTIATE_TEST_SUITE_P(All, ProgramAllocationTest,
-                         testing::Values(Kind::kFabric, Kind::kTcp, Kind::kSharedMemory,
-                                         Kind::kTwoNics),
-                         NameOf);
+INSTANTIATE_TEST_SUITE_P(
+    All, ProgramAllocationTest,
+    testing::Values(AllocationCase{"Fabric"}, AllocationCase{"Tcp", Kind::kTcp},
+                    AllocationCase{"SharedMemory", Kind::kSharedMemory},
+                    AllocationCase{"TwoNics", Kind::kTwoNics},
+                    AllocationCase{"InterleavedFabric", Kind::kFabric, PlanInterleavedStages},
+                    AllocationCase{"InterleavedTcp", Kind::kTcp, PlanInterleavedStages}),
+    [](const auto& info) { return info.param.name; });
 
 TEST_P(ProgramAllocationTest, NothingIsAllocatedAfterTheFirstIterations) {
   AddCountedWorkers(2);
-  ASSERT_OK_AND_ASSIGN(const auto planned, PlanTwoStages());
+  ASSERT_OK_AND_ASSIGN(const auto planned, GetParam().plan());
   ASSERT_NO_FATAL_FAILURE(Start(*planned));
   ComputeAll();
   ASSERT_TRUE(RunIterations(2));
