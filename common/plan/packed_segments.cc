@@ -4,8 +4,18 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <span>
 
 namespace crossmesh {
+namespace {
+
+bool HoldsCell(const Box& box, std::span<const Interval> cell) {
+  return std::ranges::equal(box.intervals(), cell, [](const Interval& outer, const Interval& in) {
+    return outer.begin <= in.begin && in.end <= outer.end;
+  });
+}
+
+}  // namespace
 
 TileMap::TileMap(const TensorTable& tensors, const Slicing& slicing, Side side, DeviceRank device)
     : tensors_(tensors), slicing_(slicing), side_(side), groups_(tensors.groups().size()) {
@@ -135,7 +145,8 @@ void PackedSegments::NextCell() {
 }
 
 int64_t PackedSegments::EnterCell() {
-  const Box cell = grid_->CellBox(grid_->cells[cell_]);
+  const std::span<Interval> cell = std::span(intervals_).first(grid_->cuts.size());
+  grid_->CellIntervals(grid_->cells[cell_], cell);
   const Box& box = FindBox(cell);
   row_begin_ = map_.groups_[group_].box_offset[box_];
   run_bytes_ = item_bytes_.packed;
@@ -145,13 +156,16 @@ int64_t PackedSegments::EnterCell() {
   // than its box; the dimensions outside of that are loops.
   bool contiguous = true;
   int64_t stride = item_bytes_.tile;
+  const int rank = static_cast<int>(cell.size());
+  int64_t elements = 1;
   const auto pass_rows = [&](int dimension) {
     if (dimension != row_dimension_ || row_pitch_ == 1) return;
     stride *= row_pitch_;
     contiguous = false;
   };
-  pass_rows(cell.rank());
-  for (int d = cell.rank() - 1; d >= 0; --d) {
+  pass_rows(rank);
+  for (int d = rank - 1; d >= 0; --d) {
+    elements *= cell[d].length();
     row_begin_ += (cell[d].begin - box[d].begin) * stride;
     if (contiguous) {
       run_bytes_ *= cell[d].length();
@@ -163,21 +177,22 @@ int64_t PackedSegments::EnterCell() {
     pass_rows(d);
   }
   std::reverse(loops_.begin(), loops_.begin() + loop_count_);
-  return cell.volume() * item_bytes_.packed;
+  return elements * item_bytes_.packed;
 }
 
 // Cells never cross a box's edge. Both mostly ascend, so the search starts where the last one
 // ended.
-const Box& PackedSegments::FindBox(const Box& cell) {
+const Box& PackedSegments::FindBox(std::span<const Interval> cell) {
   const Tile& boxes = map_.groups_[group_].boxes;
   for (size_t tried = 0; tried < boxes.size(); ++tried) {
     const size_t candidate = (box_ + tried) % boxes.size();
-    if (boxes[candidate].Contains(cell)) {
+    if (HoldsCell(boxes[candidate], cell)) {
       box_ = candidate;
       return boxes[candidate];
     }
   }
-  CHECK(false) << "cell " << cell << " of tensor " << tensor_ << " is in no box of the tile";
+  CHECK(false) << "cell " << Box({cell.begin(), cell.end()}) << " of tensor " << tensor_
+               << " is in no box of the tile";
   std::abort();
 }
 

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace crossmesh {
@@ -50,7 +51,7 @@ struct Segment {
 // Walks the packed bytes of classes, from any offset, as segments in a device's tiles. The device
 // must hold (source) or need (destination) them. Offsets in a class that is converted are those of
 // whole elements. Segments are as long as memory allows within a cell. Allocates nothing after
-// construction, for tensors of up to four dimensions. Thread-compatible.
+// construction. Thread-compatible.
 class PackedSegments {
  public:
   // Walks no class until Seek.
@@ -103,7 +104,7 @@ class PackedSegments {
   // To the first row of the next cell, in this tensor or a later one.
   void NextCell();
   void NextRow();
-  const Box& FindBox(const Box& cell);
+  const Box& FindBox(std::span<const Interval> cell);
 
   const TileMap& map_;
   std::array<Place, kPlaces> places_;  // of a class: at its number modulo their count
@@ -122,9 +123,10 @@ class PackedSegments {
   ItemBytes item_bytes_;
   int row_dimension_ = 0;  // rows of a tile that is one of several slabs lie apart
   int64_t row_pitch_ = 1;
-  size_t box_ = 0;         // box of the tile that has the cell: where the next search starts
-  int64_t row_begin_ = 0;  // tile offset of the segment in hand
-  int64_t run_bytes_ = 0;  // packed, as run_offset_
+  size_t box_ = 0;  // box of the tile that has the cell: where the next search starts
+  std::array<Interval, Shape::kRankMax> intervals_;  // of the cell in hand
+  int64_t row_begin_ = 0;                            // tile offset of the segment in hand
+  int64_t run_bytes_ = 0;                            // packed, as run_offset_
   int64_t run_offset_ = 0;
   int loop_count_ = 0;
   std::array<Loop, Shape::kRankMax> loops_;  // outermost first

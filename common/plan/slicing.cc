@@ -141,13 +141,17 @@ absl::StatusOr<std::vector<GroupSides>> MergeGroups(const TensorTable& tensors,
 
 Box GroupGrid::CellBox(int64_t cell) const {
   absl::InlinedVector<Interval, 4> intervals(cuts.size());
+  CellIntervals(cell, intervals);
+  return Box(std::move(intervals));
+}
+
+void GroupGrid::CellIntervals(int64_t cell, std::span<Interval> intervals) const {
   for (int d = static_cast<int>(cuts.size()) - 1; d >= 0; --d) {
     const int64_t count = static_cast<int64_t>(cuts[d].size()) - 1;
     const int64_t at = cell % count;
     cell /= count;
     intervals[d] = {cuts[d][at], cuts[d][at + 1]};
   }
-  return Box(std::move(intervals));
 }
 
 int64_t GroupGrid::FindClass(ClassIndex slice_class) const {

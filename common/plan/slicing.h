@@ -48,6 +48,8 @@ struct GroupGrid {
   std::vector<int64_t> bytes;
 
   Box CellBox(int64_t cell) const;
+  // The same, into an interval for each dimension.
+  void CellIntervals(int64_t cell, std::span<Interval> intervals) const;
   int64_t cell_count() const { return static_cast<int64_t>(class_of_cell.size()); }
   // Index into `classes`, or -1 when the class has no cell here. Cost: logarithmic.
   int64_t FindClass(ClassIndex slice_class) const;

@@ -122,6 +122,22 @@ Planned PlanInterleavedStages() {
   return PlanOf(request);
 }
 
+// One stage, whose MLPs are on another grid, with joints between the two.
+Planned PlanGridsOfLayers() {
+  GridProgramRequest request = SmallRequest();
+  request.model.layers = 2;
+  request.microbatches = 2;
+  ASSIGN_OR_RETURN(const LayerGrids grids, ParseLayerGrids("r=2,z=4+c=2,z=4@mlp"));
+  ASSIGN_OR_RETURN(const Grid of_mlps, ParseGrid("c=2,z=4"));
+  const std::vector<Grid> all = {grids.grid, of_mlps};
+  ASSIGN_OR_RETURN(Mesh mesh, MeshOfGrids(all, DevicesInTurns()));
+  request.stages.push_back({.grid = grids.grid,
+                            .mesh = std::make_shared<const Mesh>(std::move(mesh)),
+                            .layers = request.model.layers,
+                            .others = grids.others});
+  return PlanOf(request);
+}
+
 struct AllocationCase {
   std::string name;
   Kind kind = Kind::kFabric;
@@ -209,7 +225,8 @@ INSTANTIATE_TEST_SUITE_P(
                     AllocationCase{"SharedMemory", Kind::kSharedMemory},
                     AllocationCase{"TwoNics", Kind::kTwoNics},
                     AllocationCase{"InterleavedFabric", Kind::kFabric, PlanInterleavedStages},
-                    AllocationCase{"InterleavedTcp", Kind::kTcp, PlanInterleavedStages}),
+                    AllocationCase{"InterleavedTcp", Kind::kTcp, PlanInterleavedStages},
+                    AllocationCase{"GridsOfLayersFabric", Kind::kFabric, PlanGridsOfLayers}),
     [](const auto& info) { return info.param.name; });
 
 TEST_P(ProgramAllocationTest, NothingIsAllocatedAfterTheFirstIterations) {
