@@ -1,17 +1,15 @@
 #include "client/cli/cli.h"
+#include "client/cli/grid_by_layer.h"
 #include "client/cli/grid_draw_command.h"
 #include "client/cli/grid_flags.h"
 #include "client/cli/grid_layouts_command.h"
 #include "client/cli/grid_report.h"
 #include "client/cli/grid_tune_command.h"
-#include "client/cli/layer_exposures_report.h"
 #include "client/cli/layer_grids_report.h"
 #include "client/cli/options.h"
-#include "client/cli/program_of_grid.h"
 #include "common/base/format.h"
 #include "common/base/status_macros.h"
 #include "common/base/table.h"
-#include "planner/layers/planned_layers.h"
 #include "planner/parallelism/programs/layer_grids_price.h"
 #include "planner/parallelism/published/axonn_model.h"
 #include "planner/parallelism/published/published_models.h"
@@ -120,37 +118,24 @@ absl::StatusOr<std::vector<LayerGridsPrice>> PriceAllLayers(const GridRequest& r
   return priced;
 }
 
-// With what the program of the grid is predicted to take layer by layer.
-absl::Status AnswerByLayer(Cli& cli, const NamedGridsFlags& flags, const GridRequest& request,
-                           std::pair<nlohmann::json, std::string> answer) {
-  auto& [document, text] = answer;
-  if (flags.by_layer) {
-    ASSIGN_OR_RETURN(const DescribedDevices described, flags.grid.ReadDescribedDevices());
-    ASSIGN_OR_RETURN(LayerProgram program,
-                     ProgramOfGrid(request, flags.grids.front(), described.devices,
-                                   {request.step.training().overlaps, request.pending_scatters}));
-    ASSIGN_OR_RETURN(const auto planned, PlanLayers(std::move(program), described.topology));
-    const v1::LayerRunSummary run = planned->Summary().layers();
-    document["program_seconds"] = planned->run.seconds;
-    document["layers"] = LayerExposuresDocument(run);
-    absl::StrAppend(&text, "\n", LayerExposuresText(run),
-                    "\nas a program: ", FormatSeconds(planned->run.seconds), "\n");
-  }
-  return cli.Answer(document, text);
-}
-
 absl::Status ExplainGrid(Cli& cli, const NamedGridsFlags& flags) {
   ASSIGN_OR_RETURN(const GridRequest request, flags.grid.Read());
+  nlohmann::json document;
+  std::string text;
   if (HasLayerGrids(flags)) {
     ASSIGN_OR_RETURN(const auto prices, PriceAllLayers(request, flags, false));
-    return AnswerByLayer(cli, flags, request,
-                         {LayerGridsDocument(request, prices.front()),
-                          LayerGridsExplanation(request, prices.front())});
+    document = LayerGridsDocument(request, prices.front());
+    text = LayerGridsExplanation(request, prices.front());
+  } else {
+    ASSIGN_OR_RETURN(const std::vector<RankedGrid> grids, PriceAll(request, flags, false));
+    document = GridExplanationDocument(request, grids.front());
+    text = GridExplanation(request, grids.front());
   }
-  ASSIGN_OR_RETURN(const std::vector<RankedGrid> grids, PriceAll(request, flags, false));
-  return AnswerByLayer(
-      cli, flags, request,
-      {GridExplanationDocument(request, grids.front()), GridExplanation(request, grids.front())});
+  if (flags.by_layer) {
+    const GridOfRequest grid{request, flags.grids.front()};
+    RETURN_IF_ERROR(AddByLayer(flags.grid, grid, document, text));
+  }
+  return cli.Answer(document, text);
 }
 
 absl::Status Compare(Cli& cli, const NamedGridsFlags& flags) {

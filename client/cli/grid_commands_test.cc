@@ -6,7 +6,6 @@
 #include <fstream>
 #include <string>
 
-#include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -103,41 +102,6 @@ TEST(GridCommandsTest, AGridIsExplained) {
   }
   EXPECT_NEAR(exposed, document["axes"]["r"]["exposed_seconds"].get<double>(), 1e-9);
   EXPECT_GT(document["simulated_schedule_seconds"].get<double>(), 0);
-}
-
-// What is not of a layer, as sums of vectors, is a row of its own.
-TEST(GridCommandsTest, AGridIsExplainedLayerByLayer) {
-  const std::string devices = "--devices a.0,b.0,c.0,d.0,e.0,f.0,g.0,h.0 --device a100 ";
-  for (const char* const grid : {"r=2,z=4", "c=2,r=2,pipeline=2", "r=2,z=4+z=8@1-2.mlp"}) {
-    const std::string explain =
-        absl::StrCat("explain ", grid, " ", kSmallModel, devices, "--by-layer ");
-    EXPECT_THAT(GridOutput(explain),
-                AllOf(HasSubstr("PART OF THE STEP"), HasSubstr("COMPUTES"), HasSubstr("layer7 "),
-                      HasSubstr("logits "), HasSubstr("of none "), HasSubstr("as a program: ")));
-    const nlohmann::json document = GridJson(explain);
-    ASSERT_EQ(document["layers"].size(), 10);
-    double exposed = 0;
-    double computes = 0;
-    double vectors = 0;
-    for (const nlohmann::json& layer : document["layers"]) {
-      EXPECT_GE(layer["hidden_seconds"], 0);
-      if (layer["layer"] != "") {
-        EXPECT_GT(layer["exposed_seconds"], 0) << layer;
-        EXPECT_GT(layer["compute_seconds"], 0) << layer;
-      } else {
-        vectors = layer["exposed_seconds"];
-      }
-      exposed += layer["exposed_seconds"].get<double>();
-      computes += layer["compute_seconds"].get<double>();
-    }
-    EXPECT_GT(vectors, 0);
-    // On one rank a step is what its ops take, and what they wait.
-    const bool is_one_rank = !absl::StrContains(grid, "pipeline");
-    if (is_one_rank) EXPECT_NEAR(exposed + computes, document["program_seconds"], 1e-9);
-    EXPECT_LE(computes, 2 * document["program_seconds"].get<double>());
-  }
-  EXPECT_THAT(GridError(absl::StrCat("explain z=8 ", kSmallModel, kEightGpus, "--by-layer")),
-              HasSubstr("expected --devices"));
 }
 
 TEST(GridCommandsTest, ADeviceOfAThousandthOfThePeakComputesAThousandTimesAsLong) {

@@ -115,14 +115,14 @@ TEST(VectorsStrategiesTest, NaiveAndSizeBroadcastsEndInTime) {
 // Another random stream gives other values: single draws may leave the range of the vector's 20
 // seeds, the mean of many stays in it but for a small margin.
 TEST(VectorsStrategiesTest, GreedyBroadcastsEndInTheRangeOfOtherSeeds) {
-  constexpr int kSeeds = 8;
+  constexpr int kDraws = 8;
   for (const CrossMeshVector& v : CrossMeshVectors()) {
     const Json& expected = v.json["strategies"]["broadcast"];
     if (expected.is_null()) continue;
     SCOPED_TRACE(v.id);
     const ProblemFixture fixture(*v.tensors, v.topology);
     double sum = 0;
-    for (int seed = 0; seed < kSeeds; ++seed) {
+    for (int seed = 0; seed < kDraws; ++seed) {
       ASSERT_OK_AND_ASSIGN(const Routes routes,
                            RouteByBroadcast(fixture.problem(seed), BroadcastOrder::kGreedy));
       sum += routes.model_seconds;
@@ -132,8 +132,8 @@ TEST(VectorsStrategiesTest, GreedyBroadcastsEndInTheRangeOfOtherSeeds) {
     const Json& least = v.id == "T6" ? v.json["bound"]["time"] : expected["greedy_low"];
     const double low = FractionOf(least).ToDouble();
     const double high = FractionOf(expected["greedy_high"]).ToDouble();
-    EXPECT_GE(sum / kSeeds, low * 0.97);
-    EXPECT_LE(sum / kSeeds, high * 1.03);
+    EXPECT_GE(sum / kDraws, low * 0.97);
+    EXPECT_LE(sum / kDraws, high * 1.03);
   }
 }
 
