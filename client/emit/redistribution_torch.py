@@ -277,7 +277,7 @@ def _relay(step):
 
     def relay(local):
         result = local.new_empty(shape)
-        parts = [local[region].reshape(-1) for _, region, _ in sent]
+        parts = [local[region].reshape(-1).contiguous() for _, region, _ in sent]
         if nothing_moves:
             arrivals = ()
         elif local.device.type == "cpu":
