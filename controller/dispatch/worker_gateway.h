@@ -26,7 +26,7 @@ struct WorkerCallStart {
 };
 
 // What a worker says on a call. Called by any thread, one call after the other, never from inside a
-// method of the call; `on_end` comes last.
+// method of the call; `on_end` comes last, and the listener goes away after it.
 template <typename Response>
 struct WorkerCallListener {
   std::function<void(Response)> on_message;

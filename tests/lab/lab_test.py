@@ -202,8 +202,8 @@ class CutLinkTest(ClusterTest):
         status = self.cluster.crossmesh("status", "--controller", self.cluster.controller)
         self.assertIn("the link between workers a and b has failed", json.dumps(status["problems"]))
         sent = self.network.counters()["a", 0].sent
-        operation = self.cluster.reshard(self.case)
-        self.assertEqual(operation["state"], "OPERATION_STATE_COMMITTED", operation)
+        # Not at once: the worker of b may still give up what it was writing.
+        wait_until(lambda: self.cluster.reshard(self.case)["state"] == "OPERATION_STATE_COMMITTED")
         self.expect_bytes("b.0")
         self.assertLess(self.network.counters()["a", 0].sent - sent, MEBI)
 

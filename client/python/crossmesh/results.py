@@ -408,10 +408,21 @@ class InterfaceTraffic:
 
 
 @dataclass(frozen=True)
+class FailedLink:
+    """A link from a worker to its peer over which bytes did not get through, for the reason and since the time said."""
+
+    peer: str
+    reason: str
+    time: datetime.datetime
+
+
+@dataclass(frozen=True)
 class WorkerInfo:
     """A worker as its controller sees it; memory_bytes is of its storages and their shadows.
 
     problem: what keeps processes from having this name; empty for nothing.
+    dirty_storages: as NAME on DEVICE, those that an operation has left written in part and that none writes now.
+    failed_links: plans send nothing over them where there is another way, until they are tried again.
     """
 
     name: str
@@ -429,4 +440,6 @@ class WorkerInfo:
     m2n: bool
     described_host: Host | None
     problem: str
+    dirty_storages: tuple[str, ...]
+    failed_links: tuple[FailedLink, ...]
     traffic: tuple[InterfaceTraffic, ...]

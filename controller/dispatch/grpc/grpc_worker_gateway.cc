@@ -107,15 +107,16 @@ class GrpcWorkerGateway<Request, Response>::Call final
     if (Kind::AsksForBody(response)) return SendBody();
     listener_.on_message(std::move(response));
   }
+  // The listener goes away here: it may own the owner's end, which keeps this.
   void OnEnd(const absl::Status& status) override {
-    listener_.on_end(status);
+    std::exchange(listener_, {}).on_end(status);
     open_.Leave(this);
   }
 
   OpenCalls& open_;
   const std::unique_ptr<typename Kind::Service::Stub> stub_;
   const std::function<std::string()> body_;
-  const WorkerCallListener<Response> listener_;
+  WorkerCallListener<Response> listener_;
 };
 
 template <typename Request, typename Response>

@@ -37,6 +37,8 @@ absl::Status Stopped() { return absl::UnavailableError("the client of etcd has s
 using KvMethods = etcdserverpb::KV::StubInterface::async_interface;
 using LeaseMethods = etcdserverpb::Lease::StubInterface::async_interface;
 
+}  // namespace
+
 // What a call needs until it is over.
 template <typename Stub, typename Request, typename Response>
 struct EtcdCall {
@@ -46,8 +48,6 @@ struct EtcdCall {
   Response response;
   EtcdClient::Done<Response> done;
 };
-
-}  // namespace
 
 // A stream with one watch.
 class EtcdClient::WatchStream final
