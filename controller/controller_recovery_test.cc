@@ -1,11 +1,13 @@
 // What a controller finds of the one before it.
 
 #include "common/testing/status_matchers.h"
+#include "controller/service/session_table.h"
 #include "controller/testing/controller_reshard_fixture.h"
 
 #include <string>
 
 #include <gmock/gmock.h>
+#include <grpcpp/client_context.h>
 #include <gtest/gtest.h>
 
 namespace crossmesh {
@@ -74,6 +76,18 @@ TEST_F(ControllerRecoveryTest, AnOperationThatRanIsTakenUpWhereItRuns) {
   }
   ASSERT_OK_AND_ASSIGN(const v1::Operation again, Execute(Request("r")));
   EXPECT_EQ(again.id(), id);
+}
+
+TEST_F(ControllerRecoveryTest, AControllerThatIsLongInStoppingLosesNoWorker) {
+  const std::string id = BeginAndHold("r");
+  grpc::ClientContext context;
+  const auto open = sessions_->WorkerSession(&context);  // says nothing, and is waited for
+  EXPECT_EQ(ListWorkers().size(), 4);                    // behind it, on the same connection
+  controller_->Shutdown(2 * SessionTable::kReturnTime);
+  EndController();
+  for (const auto& worker : workers_) worker->SetManner(FakeWorker::Manner::kDiligent);
+  StartController();
+  EXPECT_EQ(End(id).state(), v1::OPERATION_STATE_COMMITTED);
 }
 
 TEST_F(ControllerRecoveryTest, ARequestThatComesAgainMeanwhileFollowsTheSameOperation) {

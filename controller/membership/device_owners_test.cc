@@ -2,6 +2,7 @@
 
 #include "common/base/fake_clock.h"
 #include "common/testing/status_matchers.h"
+#include "controller/membership/testing/joined_worker.h"
 #include "controller/membership/worker_registry.h"
 
 #include <cstdint>
@@ -17,38 +18,16 @@ namespace {
 
 using testing::HasSubstr;
 
-class DeafListener final : public MembershipListener {
- public:
-  void OnWorkerLost(const WorkerRecord& /*worker*/, const absl::Status& /*why*/) override {}
-  void OnWorkerReady(const WorkerRecord& /*worker*/) override {}
-  void OnGpuProcessLost(const RankName& /*process*/, const absl::Status& /*why*/) override {}
-};
-
 class DeviceOwnersTest : public testing::Test {
  protected:
-  static WorkerRecord RecordOf(std::string name, std::vector<DeviceId> devices) {
-    WorkerRecord record;
-    record.name = std::move(name);
-    record.incarnation = 1;
-    record.devices = std::move(devices);
-    record.execution_address = "at-" + record.name;
-    return record;
-  }
-  // The number of its session.
-  uint64_t Join(WorkerRecord record) {
-    const absl::StatusOr<uint64_t> session = registry_.Register(std::move(record));
-    EXPECT_OK(session);
-    return *session;
-  }
-
   FakeClock clock_;
-  DeafListener listener_;
+  DeafMembershipListener listener_;
   WorkerRegistry registry_{WorkerRegistry::Options{}, clock_, listener_};
 };
 
 TEST_F(DeviceOwnersTest, OwnersAreEachNamedOnce) {
-  Join(RecordOf("w1", {{"b", 0}}));
-  Join(RecordOf("w0", {{"a", 0}, {"a", 1}}));
+  Join(registry_, RecordOf("w1", {{"b", 0}}));
+  Join(registry_, RecordOf("w0", {{"a", 0}, {"a", 1}}));
   const std::vector<DeviceId> devices = {{"a", 1}, {"b", 0}, {"a", 0}};
   ASSERT_OK_AND_ASSIGN(const std::vector<WorkerRecord> owners, registry_.OwnersOf(devices));
   ASSERT_EQ(owners.size(), 2u);
@@ -57,7 +36,7 @@ TEST_F(DeviceOwnersTest, OwnersAreEachNamedOnce) {
 }
 
 TEST_F(DeviceOwnersTest, ADeviceWithoutALiveWorkerIsNamed) {
-  registry_.SessionEnded("w0", Join(RecordOf("w0", {{"a", 0}})), /*left=*/false);
+  registry_.SessionEnded("w0", Join(registry_, RecordOf("w0", {{"a", 0}})), /*left=*/false);
   EXPECT_THAT(registry_.OwnersOf(std::vector<DeviceId>{{"a", 0}}),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("a.0")));
 }
@@ -68,7 +47,7 @@ TEST_F(DeviceOwnersTest, WhileWorkersMayComeBackADeviceWithoutOneIsOnlyUnavailab
   clock_.Advance(absl::Seconds(9));
   EXPECT_THAT(registry_.OwnersOf(devices),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("a.0")));
-  Join(RecordOf("w0", {{"a", 0}}));
+  Join(registry_, RecordOf("w0", {{"a", 0}}));
   EXPECT_OK(registry_.OwnersOf(devices));
   ASSERT_OK(registry_.Drain("w0"));
   EXPECT_THAT(registry_.OwnersOf(devices), StatusIs(absl::StatusCode::kFailedPrecondition));
@@ -78,7 +57,7 @@ TEST_F(DeviceOwnersTest, WhileWorkersMayComeBackADeviceWithoutOneIsOnlyUnavailab
 }
 
 TEST_F(DeviceOwnersTest, ADrainingWorkerTakesNoNewWork) {
-  Join(RecordOf("w0", {{"a", 0}}));
+  Join(registry_, RecordOf("w0", {{"a", 0}}));
   ASSERT_OK(registry_.Drain("w0"));
   EXPECT_THAT(registry_.OwnersOf(std::vector<DeviceId>{{"a", 0}}),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("draining")));
@@ -90,14 +69,14 @@ TEST_F(DeviceOwnersTest, WhileAWorkerMayComeBackItIsNotSaidToBeNone) {
   EXPECT_THAT(registry_.Drain("w0"), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("w0")));
   EXPECT_THAT(registry_.Evict("w0"), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("w0")));
   // It was here, and is lost.
-  registry_.SessionEnded("w1", Join(RecordOf("w1", {{"b", 0}})), /*left=*/false);
+  registry_.SessionEnded("w1", Join(registry_, RecordOf("w1", {{"b", 0}})), /*left=*/false);
   EXPECT_THAT(registry_.Drain("w1"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("w1")));
   clock_.Advance(absl::Seconds(10));
   EXPECT_THAT(registry_.Drain("w0"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("w0")));
 }
 
 TEST_F(DeviceOwnersTest, AWorkerThatIsUndrainedBeforeItHeardOfADrainTakesTasksAtOnce) {
-  Join(RecordOf("w0", {{"a", 0}}));
+  Join(registry_, RecordOf("w0", {{"a", 0}}));
   ASSERT_OK(registry_.Drain("w0"));
   ASSERT_OK(registry_.Undrain("w0"));
   EXPECT_OK(registry_.OwnersOf(std::vector<DeviceId>{{"a", 0}}));
@@ -107,7 +86,7 @@ TEST_F(DeviceOwnersTest, AWorkerThatIsUndrainedBeforeItHeardOfADrainTakesTasksAt
 
 TEST_F(DeviceOwnersTest, AWorkerThatDrainsTakesTasksAgainWhenItSaysSo) {
   const std::vector<DeviceId> devices = {{"a", 0}};
-  const uint64_t session = Join(RecordOf("w0", devices));
+  const uint64_t session = Join(registry_, RecordOf("w0", devices));
   ASSERT_OK(registry_.Drain("w0"));
   ASSERT_TRUE(registry_.Beat("w0", session, {.draining = true}));
   ASSERT_OK(registry_.Undrain("w0"));
@@ -116,12 +95,12 @@ TEST_F(DeviceOwnersTest, AWorkerThatDrainsTakesTasksAgainWhenItSaysSo) {
   ASSERT_TRUE(registry_.Beat("w0", session, {}));
   EXPECT_OK(registry_.OwnersOf(devices));
   // Of the process that had been asked, and is so no more.
-  Join(RecordOf("w0", devices));
+  Join(registry_, RecordOf("w0", devices));
   EXPECT_OK(registry_.OwnersOf(devices));
 }
 
 TEST_F(DeviceOwnersTest, AWorkerThatLeavesOfItsOwnIsNotUndrained) {
-  const uint64_t session = Join(RecordOf("w0", {{"a", 0}}));
+  const uint64_t session = Join(registry_, RecordOf("w0", {{"a", 0}}));
   ASSERT_TRUE(registry_.Beat("w0", session, {.draining = true, .leaving = true}));
   EXPECT_THAT(registry_.Undrain("w0"),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("of its own")));

@@ -3,6 +3,7 @@
 #include "common/base/fake_clock.h"
 #include "common/testing/status_matchers.h"
 #include "controller/membership/failed_links.h"
+#include "controller/membership/testing/joined_worker.h"
 #include "controller/membership/worker_registry.h"
 
 #include <cstdint>
@@ -19,13 +20,6 @@ namespace {
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-class NoListener final : public MembershipListener {
- public:
-  void OnWorkerLost(const WorkerRecord& /*worker*/, const absl::Status& /*why*/) override {}
-  void OnWorkerReady(const WorkerRecord& /*worker*/) override {}
-  void OnGpuProcessLost(const RankName& /*process*/, const absl::Status& /*why*/) override {}
-};
-
 class WorkerLinksTest : public testing::Test {
  protected:
   WorkerLinksTest() {
@@ -33,18 +27,11 @@ class WorkerLinksTest : public testing::Test {
   }
   // Its device is on the host "h-" + name.
   uint64_t Join(const std::string& name, uint64_t incarnation) {
-    WorkerRecord record;
-    record.name = name;
-    record.incarnation = incarnation;
-    record.devices = {{"h-" + name, 0}};
-    record.execution_address = "at-" + name;
-    const absl::StatusOr<uint64_t> session = registry_.Register(std::move(record));
-    EXPECT_OK(session);
-    return *session;
+    return crossmesh::Join(registry_, RecordOf(name, {{"h-" + name, 0}}, incarnation));
   }
 
   FakeClock clock_;
-  NoListener listener_;
+  DeafMembershipListener listener_;
   WorkerRegistry registry_{WorkerRegistry::Options{}, clock_, listener_};
   std::vector<uint64_t> sessions_;
 };

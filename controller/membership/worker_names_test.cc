@@ -3,6 +3,7 @@
 #include "common/base/fake_clock.h"
 #include "common/testing/status_matchers.h"
 #include "controller/membership/name_guard.h"
+#include "controller/membership/testing/joined_worker.h"
 #include "controller/membership/worker_registry.h"
 
 #include <cstdint>
@@ -17,13 +18,11 @@ namespace {
 
 using testing::HasSubstr;
 
-class LossListener final : public MembershipListener {
+class LossListener final : public DeafMembershipListener {
  public:
   void OnWorkerLost(const WorkerRecord& /*worker*/, const absl::Status& why) override {
     lost = std::string(why.message());
   }
-  void OnWorkerReady(const WorkerRecord& /*worker*/) override {}
-  void OnGpuProcessLost(const RankName& /*process*/, const absl::Status& /*why*/) override {}
 
   std::string lost;  // why, the last time
 };
@@ -31,18 +30,8 @@ class LossListener final : public MembershipListener {
 class WorkerNamesTest : public testing::Test {
  protected:
   // Of w0.
-  static WorkerRecord RecordOf(uint64_t incarnation) {
-    WorkerRecord record;
-    record.name = "w0";
-    record.incarnation = incarnation;
-    record.devices = {{"a", 0}};
-    record.execution_address = "at-w0";
-    return record;
-  }
-  uint64_t Join(WorkerRecord record) {
-    const absl::StatusOr<uint64_t> session = registry_.Register(std::move(record));
-    EXPECT_OK(session);
-    return *session;
+  static WorkerRecord Record(uint64_t incarnation) {
+    return RecordOf("w0", {{"a", 0}}, incarnation);
   }
 
   FakeClock clock_;
@@ -51,32 +40,32 @@ class WorkerNamesTest : public testing::Test {
 };
 
 TEST_F(WorkerNamesTest, AnEvictedProcessIsLostAtOnceAndAnotherOneGetsItsName) {
-  Join(RecordOf(1));
+  Join(registry_, Record(1));
   EXPECT_OK(registry_.Evict("w0"));
   EXPECT_EQ(registry_.Get("w0")->state, WorkerState::kLost);
   EXPECT_EQ(listener_.lost, "it was evicted");
-  EXPECT_THAT(registry_.Register(RecordOf(1)),
+  EXPECT_THAT(registry_.Register(Record(1)),
               StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("start it again")));
-  Join(RecordOf(2));
+  Join(registry_, Record(2));
   EXPECT_EQ(registry_.Get("w0")->state, WorkerState::kReady);
   EXPECT_THAT(registry_.Evict("w1"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("w1")));
 }
 
 TEST_F(WorkerNamesTest, TwoProcessesThatTakeTurnsGetTheNameNoMoreUntilOneHasStopped) {
-  const uint64_t first = Join(RecordOf(1));
+  const uint64_t first = Join(registry_, Record(1));
   registry_.StreamEnded("w0", first);
-  const uint64_t second = Join(RecordOf(2));
+  const uint64_t second = Join(registry_, Record(2));
   EXPECT_EQ(registry_.Get("w0")->problem, "");
   registry_.StreamEnded("w0", second);
-  EXPECT_THAT(registry_.Register(RecordOf(1)),
+  EXPECT_THAT(registry_.Register(Record(1)),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("take turns")));
   registry_.SessionEnded("w0", second, /*left=*/false);
-  EXPECT_THAT(registry_.Register(RecordOf(2)),
+  EXPECT_THAT(registry_.Register(Record(2)),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("take turns")));
   EXPECT_THAT(registry_.List().front().problem, HasSubstr("take turns"));
   clock_.Advance(NameGuard::kQuarantine);
   EXPECT_EQ(registry_.Get("w0")->problem, "");
-  Join(RecordOf(2));
+  Join(registry_, Record(2));
   EXPECT_EQ(registry_.Get("w0")->state, WorkerState::kReady);
 }
 

@@ -2,6 +2,7 @@
 
 #include "common/base/fake_clock.h"
 #include "common/testing/status_matchers.h"
+#include "controller/membership/testing/joined_worker.h"
 
 #include <cstdint>
 #include <string>
@@ -42,21 +43,6 @@ class WorkerRegistryTest : public testing::Test {
  protected:
   WorkerRegistryTest() { listener_.registry = &registry_; }
 
-  static WorkerRecord Record(std::string name, std::vector<DeviceId> devices,
-                             uint64_t incarnation = 1) {
-    WorkerRecord record;
-    record.name = std::move(name);
-    record.incarnation = incarnation;
-    record.devices = std::move(devices);
-    record.execution_address = "at-" + record.name;
-    return record;
-  }
-  // The number of its session.
-  uint64_t Join(WorkerRecord record) {
-    const absl::StatusOr<uint64_t> session = registry_.Register(std::move(record));
-    EXPECT_OK(session);
-    return *session;
-  }
   WorkerState StateOf(const std::string& worker) { return registry_.Get(worker)->state; }
   // With a sweep every second.
   void Pass(absl::Duration duration) {
@@ -77,7 +63,7 @@ class WorkerRegistryTest : public testing::Test {
 };
 
 TEST_F(WorkerRegistryTest, AWorkerIsSuspectAfterTwoMissedHeartbeatsAndLostAfterTenSeconds) {
-  Join(Record("w0", {{"a", 0}}));
+  Join(registry_, RecordOf("w0", {{"a", 0}}));
   Pass(absl::Seconds(6));
   EXPECT_EQ(StateOf("w0"), WorkerState::kReady);
   Pass(absl::Seconds(1));
@@ -88,7 +74,7 @@ TEST_F(WorkerRegistryTest, AWorkerIsSuspectAfterTwoMissedHeartbeatsAndLostAfterT
 }
 
 TEST_F(WorkerRegistryTest, AHeartbeatMakesASuspectReadyAgain) {
-  const uint64_t session = Join(Record("w0", {{"a", 0}}));
+  const uint64_t session = Join(registry_, RecordOf("w0", {{"a", 0}}));
   Pass(absl::Seconds(7));
   EXPECT_TRUE(registry_.Beat("w0", session, {.memory_bytes = 5, .running_tasks = 1}));
   EXPECT_EQ(StateOf("w0"), WorkerState::kReady);
@@ -96,7 +82,7 @@ TEST_F(WorkerRegistryTest, AHeartbeatMakesASuspectReadyAgain) {
 }
 
 TEST_F(WorkerRegistryTest, ALostWorkerIsReportedOnce) {
-  const uint64_t session = Join(Record("w0", {{"a", 0}}));
+  const uint64_t session = Join(registry_, RecordOf("w0", {{"a", 0}}));
   registry_.SessionEnded("w0", session, /*left=*/false);
   registry_.SessionEnded("w0", session, /*left=*/false);
   Pass(absl::Seconds(60));
@@ -104,7 +90,7 @@ TEST_F(WorkerRegistryTest, ALostWorkerIsReportedOnce) {
 }
 
 TEST_F(WorkerRegistryTest, APauseOfTheControllerIsNoWorkersSilence) {
-  const uint64_t session = Join(Record("w0", {{"a", 0}}));
+  const uint64_t session = Join(registry_, RecordOf("w0", {{"a", 0}}));
   Pass(absl::Seconds(1));
   Stand(absl::Minutes(1));
   EXPECT_EQ(StateOf("w0"), WorkerState::kReady);
@@ -112,14 +98,14 @@ TEST_F(WorkerRegistryTest, APauseOfTheControllerIsNoWorkersSilence) {
   registry_.SessionEnded("w0", session, /*left=*/false);
   EXPECT_EQ(StateOf("w0"), WorkerState::kReady);
   Pass(absl::Seconds(3));
-  Join(Record("w0", {{"a", 0}}));
+  Join(registry_, RecordOf("w0", {{"a", 0}}));
   Pass(absl::Seconds(6));
   EXPECT_EQ(StateOf("w0"), WorkerState::kReady);
   EXPECT_THAT(listener_.heard, ElementsAre("ready w0", "ready w0"));
 }
 
 TEST_F(WorkerRegistryTest, AWorkerThatDoesNotComeBackAfterAPauseIsLost) {
-  const uint64_t session = Join(Record("w0", {{"a", 0}}));
+  const uint64_t session = Join(registry_, RecordOf("w0", {{"a", 0}}));
   Pass(absl::Seconds(1));
   Stand(absl::Minutes(1));
   registry_.SessionEnded("w0", session, /*left=*/false);
@@ -128,20 +114,20 @@ TEST_F(WorkerRegistryTest, AWorkerThatDoesNotComeBackAfterAPauseIsLost) {
   Pass(absl::Seconds(1));
   EXPECT_EQ(StateOf("w0"), WorkerState::kLost);
   // The excuse does not last.
-  const uint64_t other = Join(Record("w1", {{"b", 0}}));
+  const uint64_t other = Join(registry_, RecordOf("w1", {{"b", 0}}));
   Pass(absl::Seconds(3));
   registry_.SessionEnded("w1", other, /*left=*/false);
   EXPECT_EQ(StateOf("w1"), WorkerState::kLost);
 }
 
 TEST_F(WorkerRegistryTest, AnotherProcessDoesNotGetTheNameOfOneWhoseStreamIsOpen) {
-  const uint64_t session = Join(Record("w0", {{"a", 0}}, 5));
+  const uint64_t session = Join(registry_, RecordOf("w0", {{"a", 0}}, 5));
   for (const uint64_t incarnation : {uint64_t{4}, uint64_t{6}, UINT64_MAX}) {
-    EXPECT_THAT(registry_.Register(Record("w0", {{"a", 0}}, incarnation)),
+    EXPECT_THAT(registry_.Register(RecordOf("w0", {{"a", 0}}, incarnation)),
                 StatusIs(absl::StatusCode::kAlreadyExists,
                          testing::AllOf(HasSubstr("w0"), HasSubstr("incarnation 5 at at-w0"))));
   }
-  WorkerRecord elsewhere = Record("w0", {{"a", 0}}, 5);  // a copy of what the list shows
+  WorkerRecord elsewhere = RecordOf("w0", {{"a", 0}}, 5);  // a copy of what the list shows
   elsewhere.execution_address = "elsewhere";
   EXPECT_THAT(registry_.Register(elsewhere), StatusIs(absl::StatusCode::kAlreadyExists));
   EXPECT_TRUE(registry_.Beat("w0", session, {}));
@@ -149,9 +135,9 @@ TEST_F(WorkerRegistryTest, AnotherProcessDoesNotGetTheNameOfOneWhoseStreamIsOpen
 }
 
 TEST_F(WorkerRegistryTest, AnotherProcessGetsTheNameOnceTheStreamHasEnded) {
-  const uint64_t old = Join(Record("w0", {{"a", 0}}, 1));
+  const uint64_t old = Join(registry_, RecordOf("w0", {{"a", 0}}, 1));
   registry_.StreamEnded("w0", old);
-  const uint64_t now = Join(Record("w0", {{"a", 0}}, 2));
+  const uint64_t now = Join(registry_, RecordOf("w0", {{"a", 0}}, 2));
   EXPECT_THAT(listener_.heard,
               ElementsAre("ready w0", "lost w0: superseded by a new process", "ready w0"));
   EXPECT_FALSE(registry_.Beat("w0", old, {}));
@@ -159,36 +145,36 @@ TEST_F(WorkerRegistryTest, AnotherProcessGetsTheNameOnceTheStreamHasEnded) {
   registry_.SessionEnded("w0", old, /*left=*/false);
   EXPECT_EQ(StateOf("w0"), WorkerState::kReady);
   EXPECT_TRUE(registry_.Beat("w0", now, {}));
-  EXPECT_THAT(registry_.Register(Record("w0", {{"a", 0}}, 3)),
+  EXPECT_THAT(registry_.Register(RecordOf("w0", {{"a", 0}}, 3)),
               StatusIs(absl::StatusCode::kAlreadyExists));
 }
 
 TEST_F(WorkerRegistryTest, AnotherProcessGetsTheNameOfASilentOneAfterTheLossLimit) {
-  Join(Record("w0", {{"a", 0}}, 1));
+  Join(registry_, RecordOf("w0", {{"a", 0}}, 1));
   Pass(absl::Seconds(9));
-  EXPECT_THAT(registry_.Register(Record("w0", {{"a", 0}}, 2)),
+  EXPECT_THAT(registry_.Register(RecordOf("w0", {{"a", 0}}, 2)),
               StatusIs(absl::StatusCode::kAlreadyExists));
   Pass(absl::Seconds(1));
-  Join(Record("w0", {{"a", 0}}, 2));
+  Join(registry_, RecordOf("w0", {{"a", 0}}, 2));
 }
 
 TEST_F(WorkerRegistryTest, AnIncarnationFromTheFutureDoesNotKeepTheName) {
-  const uint64_t stranger = Join(Record("w0", {{"a", 0}}, UINT64_MAX));
+  const uint64_t stranger = Join(registry_, RecordOf("w0", {{"a", 0}}, UINT64_MAX));
   registry_.SessionEnded("w0", stranger, /*left=*/false);
-  Join(Record("w0", {{"a", 0}}, 1));
+  Join(registry_, RecordOf("w0", {{"a", 0}}, 1));
   EXPECT_EQ(StateOf("w0"), WorkerState::kReady);
 }
 
 TEST_F(WorkerRegistryTest, TheSameProcessMayOpenASecondSessionWithoutBeingLost) {
-  Join(Record("w0", {{"a", 0}}, 1));
-  Join(Record("w0", {{"a", 0}}, 1));
+  Join(registry_, RecordOf("w0", {{"a", 0}}, 1));
+  Join(registry_, RecordOf("w0", {{"a", 0}}, 1));
   EXPECT_THAT(listener_.heard, ElementsAre("ready w0", "ready w0"));
 }
 
 TEST_F(WorkerRegistryTest, AWorkerThatWasLostAndReturnsLeavesItsFormerDevicesToTheirOwner) {
-  registry_.SessionEnded("w0", Join(Record("w0", {{"a", 0}}, 1)), /*left=*/false);
-  Join(Record("w1", {{"a", 0}}));
-  Join(Record("w0", {{"a", 1}}, 2));
+  registry_.SessionEnded("w0", Join(registry_, RecordOf("w0", {{"a", 0}}, 1)), /*left=*/false);
+  Join(registry_, RecordOf("w1", {{"a", 0}}));
+  Join(registry_, RecordOf("w0", {{"a", 1}}, 2));
   const std::vector<DeviceId> devices = {{"a", 0}};
   ASSERT_OK_AND_ASSIGN(const std::vector<WorkerRecord> owners, registry_.OwnersOf(devices));
   ASSERT_EQ(owners.size(), 1u);
@@ -198,7 +184,7 @@ TEST_F(WorkerRegistryTest, AWorkerThatWasLostAndReturnsLeavesItsFormerDevicesToT
 }
 
 TEST_F(WorkerRegistryTest, ALostWorkerCanBeForgottenAndALiveOneNot) {
-  const uint64_t session = Join(Record("w0", {{"a", 0}}));
+  const uint64_t session = Join(registry_, RecordOf("w0", {{"a", 0}}));
   EXPECT_THAT(registry_.Forget("w0"),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("found READY")));
   registry_.SessionEnded("w0", session, /*left=*/false);
@@ -208,7 +194,7 @@ TEST_F(WorkerRegistryTest, ALostWorkerCanBeForgottenAndALiveOneNot) {
 }
 
 TEST_F(WorkerRegistryTest, ALostWorkerRunsNothing) {
-  const uint64_t session = Join(Record("w0", {{"a", 0}}));
+  const uint64_t session = Join(registry_, RecordOf("w0", {{"a", 0}}));
   EXPECT_TRUE(registry_.Beat("w0", session, {.running_tasks = 1, .running_operations = {"op-1"}}));
   registry_.SessionEnded("w0", session, /*left=*/false);
   EXPECT_EQ(registry_.Get("w0")->running_tasks, 0);
@@ -216,57 +202,57 @@ TEST_F(WorkerRegistryTest, ALostWorkerRunsNothing) {
 }
 
 TEST_F(WorkerRegistryTest, ADeviceOfALiveWorkerIsRefusedWithBothNames) {
-  Join(Record("w0", {{"a", 0}}));
-  EXPECT_THAT(registry_.Register(Record("w1", {{"a", 0}})),
+  Join(registry_, RecordOf("w0", {{"a", 0}}));
+  EXPECT_THAT(registry_.Register(RecordOf("w1", {{"a", 0}})),
               StatusIs(absl::StatusCode::kAlreadyExists,
                        testing::AllOf(HasSubstr("w1"), HasSubstr("a.0"), HasSubstr("w0"))));
 }
 
 TEST_F(WorkerRegistryTest, TheDevicesOfALostWorkerAreFree) {
-  const uint64_t session = Join(Record("w0", {{"a", 0}}));
+  const uint64_t session = Join(registry_, RecordOf("w0", {{"a", 0}}));
   registry_.SessionEnded("w0", session, /*left=*/false);
-  Join(Record("w1", {{"a", 0}}));
+  Join(registry_, RecordOf("w1", {{"a", 0}}));
 }
 
 TEST_F(WorkerRegistryTest, AWorkerWithoutNameOrDevicesIsRefused) {
-  EXPECT_THAT(registry_.Register(Record("", {{"a", 0}})),
+  EXPECT_THAT(registry_.Register(RecordOf("", {{"a", 0}})),
               StatusIs(absl::StatusCode::kInvalidArgument));
-  EXPECT_THAT(registry_.Register(Record("w0", {})),
+  EXPECT_THAT(registry_.Register(RecordOf("w0", {})),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("w0")));
 }
 
 TEST_F(WorkerRegistryTest, AWorkerThatLeftIsForgotten) {
-  const uint64_t session = Join(Record("w0", {{"a", 0}}));
+  const uint64_t session = Join(registry_, RecordOf("w0", {{"a", 0}}));
   registry_.SessionEnded("w0", session, /*left=*/true);
   EXPECT_THAT(registry_.Get("w0"), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_THAT(listener_.heard, ElementsAre("ready w0", "lost w0: it left"));
 }
 
 TEST_F(WorkerRegistryTest, ADrainingWorkerStaysSoWhateverItMissesOrRenews) {
-  const uint64_t session = Join(Record("w0", {{"a", 0}}));
+  const uint64_t session = Join(registry_, RecordOf("w0", {{"a", 0}}));
   ASSERT_OK(registry_.Drain("w0"));
   Pass(absl::Seconds(8));
   EXPECT_EQ(StateOf("w0"), WorkerState::kDraining);
   EXPECT_TRUE(registry_.Beat("w0", session, {}));
   EXPECT_EQ(StateOf("w0"), WorkerState::kDraining);
   // Streams end with age.
-  const uint64_t renewed = Join(Record("w0", {{"a", 0}}));
+  const uint64_t renewed = Join(registry_, RecordOf("w0", {{"a", 0}}));
   EXPECT_EQ(StateOf("w0"), WorkerState::kDraining);
   registry_.SessionEnded("w0", renewed, /*left=*/false);
-  const uint64_t returned = Join(Record("w0", {{"a", 0}}));
+  const uint64_t returned = Join(registry_, RecordOf("w0", {{"a", 0}}));
   EXPECT_EQ(StateOf("w0"), WorkerState::kDraining);
   registry_.StreamEnded("w0", returned);
-  Join(Record("w0", {{"a", 0}}, 2));
+  Join(registry_, RecordOf("w0", {{"a", 0}}, 2));
   EXPECT_EQ(StateOf("w0"), WorkerState::kReady) << "a new process was not asked";
 }
 
 TEST_F(WorkerRegistryTest, AWorkerMaySayItselfThatItDrains) {
-  const uint64_t session = Join(Record("w0", {{"a", 0}}));
+  const uint64_t session = Join(registry_, RecordOf("w0", {{"a", 0}}));
   EXPECT_TRUE(registry_.Beat("w0", session, {.draining = true}));
   EXPECT_EQ(StateOf("w0"), WorkerState::kDraining);
-  WorkerRecord record = Record("w1", {{"b", 0}});
+  WorkerRecord record = RecordOf("w1", {{"b", 0}});
   record.draining = true;
-  Join(record);
+  Join(registry_, record);
   EXPECT_EQ(StateOf("w1"), WorkerState::kDraining);
 }
 
@@ -274,7 +260,7 @@ class GpuRegistryTest : public WorkerRegistryTest {
  protected:
   static WorkerRecord GpuRecordOf(const std::string& name, const std::string& host,
                                   uint64_t process, uint64_t incarnation = 1) {
-    WorkerRecord record = Record(name, {{host, 0}, {host, 1}}, incarnation);
+    WorkerRecord record = RecordOf(name, {{host, 0}, {host, 1}}, incarnation);
     record.execution_address = "at-" + name;
     record.gpus = {{{host, 0}, {"GPU-" + host, process}}};
     return record;
@@ -282,7 +268,7 @@ class GpuRegistryTest : public WorkerRegistryTest {
 };
 
 TEST_F(GpuRegistryTest, AGpusProcessIsFoundAtItsWorker) {
-  Join(GpuRecordOf("w0", "a", 7));
+  Join(registry_, GpuRecordOf("w0", "a", 7));
   const auto place = registry_.FindGpuProcess({"GPU-a", 7});
   ASSERT_TRUE(place.has_value());
   EXPECT_EQ(place->worker, "w0");
@@ -292,7 +278,7 @@ TEST_F(GpuRegistryTest, AGpusProcessIsFoundAtItsWorker) {
 }
 
 TEST_F(GpuRegistryTest, AHeartbeatTellsOfAnotherProcess) {
-  const uint64_t session = Join(GpuRecordOf("w0", "a", 7));
+  const uint64_t session = Join(registry_, GpuRecordOf("w0", "a", 7));
   EXPECT_TRUE(registry_.Beat("w0", session, {.gpu_processes = {{"GPU-a", 7}}}));
   EXPECT_THAT(listener_.heard, ElementsAre("ready w0"));
   EXPECT_TRUE(registry_.Beat("w0", session, {}));
@@ -309,17 +295,17 @@ TEST_F(GpuRegistryTest, NcclM2nIsThereOnceAllWorkersOfTheDevicesHaveIt) {
   EXPECT_EQ(registry_.m2n_workers(), 0);
   WorkerRecord first = GpuRecordOf("w0", "a", 7);
   first.m2n = true;
-  Join(first);
+  Join(registry_, first);
   const size_t only_first = registry_.m2n_workers();
   EXPECT_NE(only_first, 0);
-  const uint64_t second = Join(GpuRecordOf("w1", "b", 7));
+  const uint64_t second = Join(registry_, GpuRecordOf("w1", "b", 7));
   EXPECT_EQ(registry_.WhyNoM2n(devices), "worker w1 does not have it");
   EXPECT_TRUE(registry_.Beat("w1", second, {.gpu_processes = {{"GPU-b", 7}}, .m2n = true}));
   EXPECT_EQ(registry_.WhyNoM2n(devices), "");
   const size_t both = registry_.m2n_workers();
   EXPECT_NE(both, only_first);
   EXPECT_TRUE(registry_.Beat("w1", second, {.gpu_processes = {{"GPU-b", 7}}, .m2n = true}));
-  Join(first);  // another session
+  Join(registry_, first);  // another session
   EXPECT_EQ(registry_.m2n_workers(), both);
   registry_.SessionEnded("w1", second, /*left=*/false);
   EXPECT_EQ(registry_.m2n_workers(), only_first);
@@ -327,15 +313,15 @@ TEST_F(GpuRegistryTest, NcclM2nIsThereOnceAllWorkersOfTheDevicesHaveIt) {
 }
 
 TEST_F(GpuRegistryTest, ASecondSessionTellsOfAnotherProcess) {
-  Join(GpuRecordOf("w0", "a", 7));
-  Join(GpuRecordOf("w0", "a", 8));
+  Join(registry_, GpuRecordOf("w0", "a", 7));
+  Join(registry_, GpuRecordOf("w0", "a", 8));
   EXPECT_THAT(
       listener_.heard,
       ElementsAre("ready w0", "lost GPU-a#7: worker w0: the process has ended", "ready w0"));
 }
 
 TEST_F(GpuRegistryTest, ALostWorkersProcessesAreLostWithIt) {
-  const uint64_t session = Join(GpuRecordOf("w0", "a", 7));
+  const uint64_t session = Join(registry_, GpuRecordOf("w0", "a", 7));
   registry_.SessionEnded("w0", session, /*left=*/false);
   EXPECT_THAT(listener_.heard, ElementsAre("ready w0", "lost w0: its session ended",
                                            "lost GPU-a#7: worker w0 is lost: its session ended"));
@@ -343,7 +329,7 @@ TEST_F(GpuRegistryTest, ALostWorkersProcessesAreLostWithIt) {
 }
 
 TEST_F(GpuRegistryTest, AGpuHasOneWorker) {
-  Join(GpuRecordOf("w0", "a", 7));
+  Join(registry_, GpuRecordOf("w0", "a", 7));
   WorkerRecord other = GpuRecordOf("w1", "b", 1);
   other.gpus[0].process.gpu = "GPU-a";
   EXPECT_THAT(registry_.Register(other).status(),

@@ -160,7 +160,7 @@ class SessionTable::Session final : public Stream,
                         left = left_] { registry.SessionEnded(worker, session, left); };
     if (left_) {
       ended();
-    } else {
+    } else if (!table_.IsClosed()) {  // else its worker goes on, for the next controller
       // Of a worker that has come back by then the registry ignores this: the session is an old
       // one.
       options().queue.PostAfter(kReturnTime, ended);
@@ -223,6 +223,11 @@ void SessionTable::Leave(const std::string& worker, const Session& session) {
     sessions = static_cast<int64_t>(sessions_.size());
   }
   CountSessions(sessions);
+}
+
+bool SessionTable::IsClosed() {
+  const MutexLock lock(mutex_);
+  return !closed_.ok();
 }
 
 void SessionTable::CountSessions(int64_t sessions) { options_.metrics.SetWorkerSessions(sessions); }

@@ -58,7 +58,7 @@ class SessionTable {
   bool TellToUndrain(const std::string& worker);
   // Ends the worker's session, if it has one.
   void Evict(const std::string& worker);
-  // Ends all sessions and takes no new ones.
+  // Ends all sessions, without the loss of their workers, and takes no new ones.
   void Close(const absl::Status& why);
 
  private:
@@ -69,6 +69,7 @@ class SessionTable {
   // False when the table is closed. The worker's session before, if any, ends: it is superseded.
   bool Enter(const std::string& worker, std::shared_ptr<Session> session);
   void Leave(const std::string& worker, const Session& session);
+  bool IsClosed();
   std::shared_ptr<Session> Find(const std::string& worker);  // null: it has none
   void CountSessions(int64_t sessions);
 
