@@ -27,6 +27,13 @@ bool IsOfOneConnection(int error) {
          error == ENOPROTOOPT || error == ENONET || error == ETIMEDOUT || error == EPERM;
 }
 
+// Of this process, as it is now.
+int64_t DescriptorLimit() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > INT32_MAX) return INT32_MAX;
+  return static_cast<int64_t>(limit.rlim_cur);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ConnectionAcceptor>> ConnectionAcceptor::Create(
@@ -130,7 +137,7 @@ void ConnectionAcceptor::PauseAfter(int error) {
 }
 
 void ConnectionAcceptor::Await(UniqueFd connection) {
-  if (std::ssize(silent_) >= options_.silent_max) EndSilent();
+  if (std::ssize(silent_) >= SilentMax()) EndSilent();
   const int fd = connection.get();
   if (!Watch(fd, EPOLLIN)) {
     calls_.refused(ConnectionRefusal::kDescriptors);
@@ -190,10 +197,12 @@ void ConnectionAcceptor::EndRefusing() {
   calls_.accepting_changed(true);
 }
 
+int64_t ConnectionAcceptor::SilentMax() const {
+  return std::min(options_.silent_max, std::max<int64_t>(DescriptorLimit() / 4, 1));
+}
+
 int64_t ConnectionAcceptor::DescriptorsEnd(const Listener& listener) const {
-  rlimit limit = {};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > INT32_MAX) return INT32_MAX;
-  const auto most = static_cast<int64_t>(limit.rlim_cur);
+  const int64_t most = DescriptorLimit();
   const int64_t reserve = std::min(options_.reserve, most / 4);
   return most - (listener.local ? reserve / 2 : reserve);
 }

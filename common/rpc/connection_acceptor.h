@@ -25,13 +25,16 @@ namespace crossmesh {
 // listener accepts no more once the process has run out of descriptors; this one tries again.
 //
 // What connections can take is bounded. Of those that are silent there are so many, for so long: a
-// further one ends the oldest. A connection that would leave the process too few descriptors for
-// what else it does is closed at once. Confined to the loop; constructed before it starts and
-// destroyed after it has stopped.
+// further one ends the oldest. So many that thousands of workers that come back at once, on busy
+// machines, all get to their first word: who is ended before it comes again, and if all do, few
+// ever get through. A connection that would leave the process too few descriptors for what else it
+// does is closed at once. Confined to the loop; constructed before it starts and destroyed after it
+// has stopped.
 class ConnectionAcceptor final : public EventSource {
  public:
   struct Options {
-    int silent_max = 256;
+    // Or a quarter of the limit of descriptors when that is less.
+    int64_t silent_max = 16384;
     absl::Duration silence_max = absl::Seconds(10);
     // Descriptors below the soft limit that connections leave free, or a quarter of the limit when
     // that is less. Of Unix sockets half of it, so that an administrator of the machine gets in.
@@ -88,6 +91,7 @@ class ConnectionAcceptor final : public EventSource {
   void RestartSilenceTimer();
   void RefuseForDescriptors(absl::string_view why);
   void EndRefusing();
+  int64_t SilentMax() const;
   // The first descriptor number that a connection may not have.
   int64_t DescriptorsEnd(const Listener& listener) const;
 

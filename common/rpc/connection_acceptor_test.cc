@@ -149,6 +149,39 @@ TEST_F(ConnectionAcceptorTest, AFurtherSilentConnectionEndsTheOldest) {
   EXPECT_TRUE(accepting_.empty());
 }
 
+// As workers on a busy machine that come back all at once.
+TEST_F(ConnectionAcceptorTest, ACrowdThatIsSlowToSpeakIsHeardToTheLast) {
+  const ScopedResourceLimit limit(RLIMIT_NOFILE, 4096);
+  Start({});
+  std::vector<UniqueFd> clients;
+  for (int i = 0; i < 1000; ++i) {
+    clients.push_back(Connect(""));
+    Run();
+  }
+  ASSERT_EQ(RefusedFor(ConnectionRefusal::kSilent), 0);
+  for (const UniqueFd& client : clients) Say(client, "a");
+  Run();
+  EXPECT_EQ(taken_.size(), clients.size());
+}
+
+TEST_F(ConnectionAcceptorTest, SilentConnectionsHaveAQuarterOfTheDescriptors) {
+  Start({});
+  const rlim_t descriptors = std::max<rlim_t>(4 * LowestFreeDescriptor(), 256);
+  const ScopedResourceLimit limit(RLIMIT_NOFILE, descriptors);
+  const auto quarter = static_cast<int64_t>(descriptors / 4);
+  // Each connection has two descriptors in this process.
+  std::vector<UniqueFd> clients;
+  while (std::ssize(clients) < quarter) {
+    clients.push_back(Connect(""));
+    Run();
+  }
+  EXPECT_FALSE(IsClosed(clients.front()));
+  const UniqueFd further = Connect("");
+  Run();
+  EXPECT_TRUE(IsClosed(clients.front()));
+  EXPECT_FALSE(IsClosed(clients[1]));
+}
+
 TEST_F(ConnectionAcceptorTest, ConnectionsLeaveDescriptorsFree) {
   Start({.reserve = 8, .refusing_for = absl::Seconds(1)});
   // Each connection has two descriptors in this process.
