@@ -20,13 +20,13 @@ install(FILES examples/demo.py examples/gpt2.fsdp.rules examples/gpt2.json examp
 install(DIRECTORY client/draw client/emit DESTINATION "${CMAKE_INSTALL_DATADIR}/crossmesh" COMPONENT client
   FILES_MATCHING PATTERN "*.py" PATTERN "*_test.py" EXCLUDE PATTERN "__pycache__" EXCLUDE)
 
-# All of it once more, inside the package of a Python wheel.
+# All of it once more in a Python wheel, beside the package: what programs read is no module of it.
 set(wheel COMPONENT python EXCLUDE_FROM_ALL)
 install(TARGETS crossmesh crossmesh-controller crossmesh-gpu crossmesh-worker
-  RUNTIME DESTINATION crossmesh/bin ${wheel})
+  RUNTIME DESTINATION crossmesh.programs/bin ${wheel})
 install(FILES examples/demo.py examples/gpt2.fsdp.rules examples/gpt2.json examples/gpt2.tp.rules
-  DESTINATION crossmesh/share/crossmesh ${wheel})
-install(DIRECTORY client/draw client/emit DESTINATION crossmesh/share/crossmesh ${wheel}
+  DESTINATION crossmesh.programs/share/crossmesh ${wheel})
+install(DIRECTORY client/draw client/emit DESTINATION crossmesh.programs/share/crossmesh ${wheel}
   FILES_MATCHING PATTERN "*.py" PATTERN "*_test.py" EXCLUDE PATTERN "__pycache__" EXCLUDE)
 # Manual pages and completion are made from the programs' own help, where they are installed.
 function(crossmesh_install_output component path)

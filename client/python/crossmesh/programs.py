@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from crossmesh.errors import Error, NotFoundError, error_of
 
-# Where they are, instead of in the package.
+# Where they are, instead of beside the package.
 VARIABLE = "CROSSMESH_PROGRAMS"
 
 _CODES = {
@@ -24,9 +24,9 @@ _CODES = {
 
 
 def folder() -> pathlib.Path:
-    """The folder of the programs: of the package, or $CROSSMESH_PROGRAMS."""
+    """The folder of the programs: that of the wheel, beside the package, or $CROSSMESH_PROGRAMS."""
     named = os.environ.get(VARIABLE)
-    return pathlib.Path(named) if named else pathlib.Path(__file__).resolve().parent / "bin"
+    return pathlib.Path(named) if named else pathlib.Path(__file__).resolve().parents[1] / "crossmesh.programs" / "bin"
 
 
 def share() -> pathlib.Path:
