@@ -64,6 +64,9 @@ TEST(RingPricesTest, SumsAreNotHashedAndAnAllReduceIsOneInPartsAndAGather) {
   EXPECT_DOUBLE_EQ(scattered, 10 + 3 * (1 + 400 / 100.0));
   EXPECT_DOUBLE_EQ(prices.Seconds(StepKind::kAllReduce, gpu, 1600),
                    scattered + prices.Seconds(StepKind::kAllGather, gpu, 400));
+  // The largest piece counts.
+  EXPECT_EQ(prices.Seconds(StepKind::kAllReduce, gpu, 1597),
+            prices.Seconds(StepKind::kAllReduce, gpu, 1600));
 }
 
 TEST(RingPricesTest, OtherStepsAndSumsThatNcclMayNotMakeAreNoCollectives) {

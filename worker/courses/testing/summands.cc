@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -96,14 +97,25 @@ uint32_t BitsOfReduced(DataType type, const std::string& reduction,
   return std::bit_cast<uint32_t>(static_cast<float>(sum) / static_cast<float>(count));
 }
 
+// Of 24 bits, above and below one, so that nearly every sum is rounded.
+float RoundedSummand(int32_t tensor, int64_t index, int64_t partial) {
+  std::seed_seq seed = {int64_t{tensor}, index, partial};
+  uint32_t bits[2];
+  seed.generate(std::begin(bits), std::end(bits));
+  const auto fraction = static_cast<float>(static_cast<int32_t>(bits[0]) >> 7);
+  return std::ldexp(fraction, static_cast<int>(bits[1] % 8) - 24);
+}
+
 DataType TypeOf(const TensorTable& table, int32_t tensor) {
   return table.groups()[table.group_of_tensor()[tensor]].type;
 }
 
-}  // namespace
-
-absl::Status CheckSums(const RedistributionInputs& inputs, const Plan& plan,
-                       const TileMemory& memory, std::optional<DeviceRank> only) {
+// DataLoss, naming a slot, when an element of a destination is not what `expected` makes of the
+// tensor, the index in it and the numbers of the summands, in the order of their slots.
+template <typename Expected>
+absl::Status CheckReduced(const RedistributionInputs& inputs, const Plan& plan,
+                          const TileMemory& memory, std::optional<DeviceRank> only,
+                          Expected expected) {
   const TensorTable& table = plan.tensors();
   const Mesh& mesh = table.placements(Side::kSource)[0].mesh;
   const PartialSlots before(mesh, inputs.source_partial);
@@ -118,26 +130,17 @@ absl::Status CheckSums(const RedistributionInputs& inputs, const Plan& plan,
     const DeviceRank device = table.slots(Side::kDestination, 0)[slot];
     if (only.has_value() && device != *only) continue;
     int64_t wrong = 0;
-    ForEachElement(
-        table, memory, Side::kDestination, device,
-        [&](int32_t tensor, int64_t index, const std::byte* element) {
-          std::vector<int32_t> summands;
-          for (const int64_t number : numbers[after.Of(slot)]) {
-            summands.push_back(Summand(tensor, index, number));
-          }
-          uint32_t found = 0;
-          std::memcpy(&found, element, sizeof(found));
-          if (found != BitsOfReduced(TypeOf(table, tensor), inputs.reduction, summands)) {
-            ++wrong;
-          }
-        });
+    ForEachElement(table, memory, Side::kDestination, device,
+                   [&](int32_t tensor, int64_t index, const std::byte* element) {
+                     uint32_t found = 0;
+                     std::memcpy(&found, element, sizeof(found));
+                     if (found != expected(tensor, index, numbers[after.Of(slot)])) ++wrong;
+                   });
     if (wrong == 0) continue;
     return absl::DataLossError(absl::StrCat("slot ", slot, ": ", wrong, " elements are wrong"));
   }
   return absl::OkStatus();
 }
-
-namespace {
 
 // Of each element of each source tile: what `write` puts there, of a tensor, the index of the
 // element in it, and the number of its summand.
@@ -157,12 +160,47 @@ void FillSources(const RedistributionInputs& inputs, const Plan& plan, const Til
 
 }  // namespace
 
+absl::Status CheckSums(const RedistributionInputs& inputs, const Plan& plan,
+                       const TileMemory& memory, std::optional<DeviceRank> only) {
+  return CheckReduced(inputs, plan, memory, only,
+                      [&](int32_t tensor, int64_t index, const std::vector<int64_t>& numbers) {
+                        std::vector<int32_t> summands;
+                        for (const int64_t number : numbers)
+                          summands.push_back(Summand(tensor, index, number));
+                        return BitsOfReduced(TypeOf(plan.tensors(), tensor), inputs.reduction,
+                                             summands);
+                      });
+}
+
+absl::Status CheckSumsInOrder(const RedistributionInputs& inputs, const Plan& plan,
+                              const TileMemory& memory) {
+  return CheckReduced(
+      inputs, plan, memory, std::nullopt,
+      [&](int32_t tensor, int64_t index, const std::vector<int64_t>& numbers) {
+        float sum = RoundedSummand(tensor, index, numbers[0]);
+        for (size_t i = 1; i < numbers.size(); ++i) {
+          sum += RoundedSummand(tensor, index, numbers[i]);
+        }
+        const auto count = static_cast<float>(numbers.size());
+        return std::bit_cast<uint32_t>(inputs.reduction == "mean" ? sum / count : sum);
+      });
+}
+
 void FillSummands(const RedistributionInputs& inputs, const Plan& plan, const TileMemory& memory) {
   FillSources(inputs, plan, memory,
               [&](int32_t tensor, int64_t index, int64_t partial, std::byte* element) {
                 const uint32_t bits =
                     BitsOf(TypeOf(plan.tensors(), tensor), Summand(tensor, index, partial));
                 std::memcpy(element, &bits, sizeof(bits));
+              });
+}
+
+void FillRoundedSummands(const RedistributionInputs& inputs, const Plan& plan,
+                         const TileMemory& memory) {
+  FillSources(inputs, plan, memory,
+              [](int32_t tensor, int64_t index, int64_t partial, std::byte* element) {
+                const float summand = RoundedSummand(tensor, index, partial);
+                std::memcpy(element, &summand, sizeof(summand));
               });
 }
 
