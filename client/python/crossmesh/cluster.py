@@ -13,7 +13,8 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -49,7 +50,9 @@ class _Daemon:
         with open(self.log, "wb") as log:
             self._process = subprocess.Popen(
                 [*words, "--ready-file", str(self._ready_file)], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                env={**os.environ, "NOTIFY_SOCKET": str(notices)}, preexec_fn=_ends_with(os.getpid()))
+                env={**os.environ, "NOTIFY_SOCKET": str(notices)}, preexec_fn=_ends_with(os.getpid()),
+                # Out of the way of Ctrl-C, which a terminal and Jupyter send to all of a process's group.
+                start_new_session=True)
 
     def await_ready(self) -> dict[str, Any]:
         """What its ready file says. Raises UnavailableError with the end of its log if it ends instead."""
@@ -86,7 +89,8 @@ class _Daemon:
 class LocalCluster:
     """A controller and workers named node-0, node-1, ..., each with devices node-N.0 and on in host memory.
 
-    `client` is connected to it; a worker's memory socket is memory_socket(N). Ends with the block.
+    `client` is connected to it; a worker's memory socket is memory_socket(N). Ends with stop(), with its block, with the
+    last reference to it, and with the process.
     """
 
     def __init__(self, workers: int, devices: int):
@@ -101,6 +105,12 @@ class LocalCluster:
         self._client: client.Client | None = None
         # Short: the path of a Unix socket has 107 bytes at most.
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="cm-"))
+        self._at_end = weakref.finalize(self, _end, self._daemons, self.folder, self._process)
+        try:
+            self._start()
+        except BaseException:
+            self._stop(keep=True)
+            raise
 
     @property
     def address(self) -> str:
@@ -111,8 +121,8 @@ class LocalCluster:
     def client(self) -> client.Client:
         if self._client is None:
             raise FailedPreconditionError(
-                "local cluster: expected one that has been entered, found another; use `with local_cluster()`",
-                "local cluster", "one that has been entered", "another")
+                "local cluster: expected one that runs, found one that was stopped", "local cluster", "one that runs",
+                "one that was stopped")
         return self._client
 
     def memory_socket(self, worker: int) -> str:
@@ -166,42 +176,46 @@ class LocalCluster:
                     "local cluster", f"{count} workers", str(len(ready)))
             time.sleep(0.01)
 
+    def stop(self) -> None:
+        """Ends all daemons, and removes their folder. Repeatable."""
+        self._stop(keep=False)
+
+    def _stop(self, keep: bool) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+        if self._at_end.detach() is not None:
+            _end(self._daemons, self.folder, self._process, keep)
+
     def __enter__(self) -> LocalCluster:
-        try:
-            self._start()
-        except BaseException:
-            self._end(keep=True)
-            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self._end(keep=kind is not None)
+        self._stop(keep=kind is not None)
         if error is not None and hasattr(error, "add_note"):
             error.add_note(f"the logs of the local cluster are in {self.folder}")
-
-    def _end(self, keep: bool) -> None:
-        if self._process != os.getpid():
-            return  # of a process that was forked: the cluster is its parent's
-        if self._client is not None:
-            self._client.close()
-        for daemon in reversed(self._daemons):
-            daemon.ask_to_end()
-        for daemon in reversed(self._daemons):
-            daemon.end()
-        if not keep:
-            shutil.rmtree(self.folder, ignore_errors=True)
 
     def __repr__(self) -> str:
         return f"<LocalCluster of {self._workers} workers at {self.address}>"
 
 
-@contextlib.contextmanager
-def local_cluster(workers: int = 2, devices: int = 1) -> Iterator[LocalCluster]:
-    """A controller and so many workers, each with so many devices in host memory, as a context manager.
+def _end(daemons: list[_Daemon], folder: pathlib.Path, process: int, keep: bool = False) -> None:
+    if process != os.getpid():
+        return  # of a process that was forked: the cluster is its parent's
+    for daemon in reversed(daemons):
+        daemon.ask_to_end()
+    for daemon in reversed(daemons):
+        daemon.end()
+    if not keep:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def local_cluster(workers: int = 2, devices: int = 1) -> LocalCluster:
+    """A controller and so many workers, each with so many devices in host memory, started; for a `with` block, or, over
+    the cells of a notebook, until stop().
 
     The programs are those of the package, or of the folder $CROSSMESH_PROGRAMS. All end with the block, also when it
     raises, and when this process is killed; after an exception the folder with the logs is kept, and named in a note of
     the exception. Raises UnavailableError with a daemon's log if it does not start.
     """
-    with LocalCluster(workers, devices) as cluster:
-        yield cluster
+    return LocalCluster(workers, devices)

@@ -40,6 +40,37 @@ def test_after_an_exception_the_logs_are_kept():
         assert str(folder) in caught.value.__notes__[0]
 
 
+def test_a_cluster_without_a_block_runs_until_it_is_stopped():
+    cluster = crossmesh.local_cluster(workers=1)
+    pids, folder = cluster.pids, cluster.folder
+    assert [worker.name for worker in cluster.client.workers.list()] == ["node-0"]
+    cluster.stop()
+    assert not any(map(_is_alive, pids)) and not folder.exists()
+    cluster.stop()
+    with pytest.raises(errors.FailedPreconditionError, match="found one that was stopped"):
+        _ = cluster.client
+
+
+def test_a_cluster_ends_with_the_last_reference_to_it():
+    cluster = crossmesh.local_cluster(workers=1)
+    pids, folder = cluster.pids, cluster.folder
+    del cluster
+    assert not any(map(_is_alive, pids)) and not folder.exists()
+
+
+def test_a_cluster_without_a_block_ends_with_its_interpreter():
+    script = "import crossmesh\ncluster = crossmesh.local_cluster(workers=1)\nprint(cluster.folder, *cluster.pids)"
+    done = subprocess.run([sys.executable, "-X", "dev", "-c", script], capture_output=True, text=True, check=True)
+    folder, *pids = done.stdout.split()
+    assert not any(map(_is_alive, pids)) and not os.path.exists(folder)
+    assert done.stderr == ""
+
+
+def test_ctrl_c_is_for_the_process_and_not_for_its_daemons():
+    with crossmesh.local_cluster(workers=1) as cluster:
+        assert all(os.getpgid(pid) != os.getpgrp() for pid in cluster.pids)
+
+
 def test_daemons_end_with_a_process_that_is_killed():
     script = ("import crossmesh, sys\nwith crossmesh.local_cluster(workers=1) as cluster:\n"
               "    print(*cluster.pids, flush=True)\n    sys.stdin.read()")
