@@ -89,8 +89,8 @@ class _Daemon:
 class LocalCluster:
     """A controller and workers named node-0, node-1, ..., each with devices node-N.0 and on in host memory.
 
-    `client` is connected to it; a worker's memory socket is memory_socket(N). Ends with stop(), with its block, with the
-    last reference to it, and with the process.
+    `client` is connected to it; a worker's memory socket is memory_socket(N). Ends with stop(), with its block, with
+    the last reference to it, and with the process.
     """
 
     def __init__(self, workers: int, devices: int):
