@@ -120,7 +120,33 @@ TEST_F(ResumptionTest, ATaskThatWasNeverStartedFailsItsReplica) {
   }
   Resolve("c");
   EXPECT_EQ(Seen("op-1").state(), v1::OPERATION_STATE_PARTIAL);
-  EXPECT_EQ(Seen("op-1").replicas(1).error(), "worker w-d: expected a task to adopt, found none");
+  EXPECT_THAT(Seen("op-1").replicas(1).error(),
+              HasSubstr("worker w-d: expected a task to take up, found none"));
+  EXPECT_THAT(ErrorOf(Seen("op-1")), StatusIs(absl::StatusCode::kUnavailable));
+}
+
+TEST_F(ResumptionTest, WhereNoTaskWasStartedItMayBeAskedForAgain) {
+  Start(Request("op-1"));
+  TakeUp("op-1");
+  for (const auto& [host, devices] : destinations_) {
+    Refuse(host, absl::NotFoundError("expected a task to adopt, found none"));
+  }
+  EXPECT_EQ(Seen("op-1").state(), v1::OPERATION_STATE_FAILED);
+  EXPECT_THAT(ErrorOf(Seen("op-1")),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("ask again")));
+  for (const v1::Replica& replica : Seen("op-1").replicas()) {
+    EXPECT_THAT(replica.error(), HasSubstr("ask again"));
+  }
+}
+
+// Another refusal than that there is none: asking again would not help.
+TEST_F(ResumptionTest, AnotherPartThanWasStartedIsNotAskedForAgain) {
+  Start(Request("op-1"));
+  TakeUp("op-1");
+  for (const auto& [host, devices] : destinations_) {
+    Refuse(host, absl::FailedPreconditionError("expected part 1 to adopt, found part 2"));
+  }
+  EXPECT_THAT(ErrorOf(Seen("op-1")), StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
 TEST_F(ResumptionTest, AWorkerThatDoesNotAnswerInTimeIsLost) {

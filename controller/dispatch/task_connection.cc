@@ -26,6 +26,14 @@ bool IsRefusal(const absl::Status& status) {
   }
 }
 
+// Of a task that another controller was to start and this one takes up: the worker that has none
+// has begun nothing, and whoever asks again gets what was asked for.
+absl::Status NothingToTakeUp() {
+  return absl::UnavailableError(
+      "expected a task to take up, found none: the controller that began the operation ended "
+      "before this worker had its task, or this worker was started again since; ask again");
+}
+
 v1::ExecuteRequest CancelOf(const std::string& reason) {
   v1::ExecuteRequest request;
   request.mutable_cancel()->set_reason(reason);
@@ -175,7 +183,8 @@ void TaskConnection::OnCallEnded(const absl::Status& status) {
   if (acknowledged_ || let_go_) return;
   if (!accepted_ && IsRefusal(status)) {
     ended_ = true;
-    Emit(TaskEnded{options_.worker, status, {}, as_receiver_});
+    const bool is_missing = options_.adopt.has_value() && absl::IsNotFound(status);
+    Emit(TaskEnded{options_.worker, is_missing ? NothingToTakeUp() : status, {}, as_receiver_});
     return;
   }
   // An accepted task to which no call can attach again counts as lost with its worker.
