@@ -182,7 +182,7 @@ class HighAvailabilityTest(unittest.TestCase):
     def setUpClass(cls):
         made = subprocess.run([*kustomize(), OVERLAY], capture_output=True, text=True, check=True)
         cls.resources = list(yaml.safe_load_all(made.stdout))
-        cls.controller = cls.of("Deployment", "crossmesh-controller")
+        cls.controller = cls.of("StatefulSet", "crossmesh-controller")
         cls.etcd = cls.of("StatefulSet", "crossmesh-etcd")
 
     @classmethod
@@ -205,7 +205,26 @@ class HighAvailabilityTest(unittest.TestCase):
         self.assertIsNone(deployed.flag(command, "--state-dir"))
         self.assertEqual(self.controller["spec"]["replicas"], 2)
         self.assertNotIn("PersistentVolumeClaim", {resource["kind"] for resource in self.resources})
-        self.assertEqual([volume["name"] for volume in self.controller["spec"]["template"]["spec"]["volumes"]], ["run"])
+
+    def test_what_each_controller_has_seen_of_etcd_outlives_its_pod(self):
+        [container] = deployed.containers_of(self.controller)
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        [claim] = self.controller["spec"]["volumeClaimTemplates"]
+        folder = mounts[claim["metadata"]["name"]]
+        self.assertEqual(deployed.flag(command_of(container), "--etcd-watermark"), f"{folder}/etcd.watermark")
+        pod = self.controller["spec"]["template"]["spec"]
+        self.assertEqual(pod["securityContext"]["fsGroup"], pod["securityContext"]["runAsGroup"])
+        self.assertEqual([volume["name"] for volume in pod["volumes"]], sorted(mounts.keys() - {claim["metadata"]["name"]}))
+
+    def test_controllers_are_a_stateful_set_as_kubernetes_wants_one(self):
+        [service] = (resource for resource in self.resources
+                     if (resource["kind"], resource["metadata"]["name"]) == ("Service", self.controller["spec"]["serviceName"]))
+        self.assertEqual(service["spec"]["clusterIP"], "None")
+        self.assertNotIn("Deployment", {resource["kind"] for resource in self.resources})
+        # Those of apps/v1, so that nothing of the deployment is left.
+        self.assertLessEqual(set(self.controller["spec"]),
+                             {"minReadySeconds", "podManagementPolicy", "replicas", "selector", "serviceName", "template",
+                              "updateStrategy", "volumeClaimTemplates"})
 
     def test_a_controller_says_where_it_is_reached_when_it_leads(self):
         [container] = deployed.containers_of(self.controller)

@@ -49,6 +49,15 @@ class UnitsTest(unittest.TestCase):
                 self.assertEqual(deployed.refusal(command), "")
                 self.assertEqual(deployed.exposed_without_consent(command), [])
 
+    def test_who_keeps_metadata_in_etcd_remembers_it_in_the_units_own_folder(self):
+        unit = DEPLOY / "systemd/crossmesh-controller.service"
+        [folder] = deployed.settings(unit)["StateDirectory"]
+        [example] = re.findall(r"^#(STORE_FLAGS=.*--etcd .*)$", defaults(unit), re.MULTILINE)
+        page = (deployed.ROOT / "docs/operations.md").read_text()
+        for text in (example, *re.findall(r'^ *(STORE_FLAGS="[^"]*--etcd [^"]*")', page, re.MULTILINE)):
+            flags = deployed.environment(text)["STORE_FLAGS"].split()
+            self.assertEqual(deployed.flag(flags, "--etcd-watermark"), f"/var/lib/{folder}/etcd.watermark")
+
     def test_folders_of_the_command_line_are_those_that_systemd_makes(self):
         for unit, settings in self.each():
             said = " ".join([*settings["ExecStart"], *settings["Environment"]])
