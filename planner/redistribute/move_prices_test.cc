@@ -2,6 +2,7 @@
 
 #include "planner/redistribute/move_prices.h"
 
+#include "common/mesh/shape.h"
 #include "common/testing/random_cases.h"
 #include "common/testing/status_matchers.h"
 #include "planner/redistribute/atom_sizes.h"
@@ -46,7 +47,6 @@ CollectiveCost CostWithRings(const RedistributionRequest& request, bool rings_ar
 struct MoveCounts {
   int64_t messages = 0;
   int64_t collectives = 0;
-  int64_t uneven_gathers = 0;
 };
 
 void ExpectPricesOfSteps(const SearchSpace& space, const CollectiveCost& cost, MoveCounts& counts) {
@@ -75,8 +75,6 @@ void ExpectPricesOfSteps(const SearchSpace& space, const CollectiveCost& cost, M
           << StepKindName(move.kind) << " " << types.Text(step.before) << " to "
           << types.Text(step.after);
       ++(step.is_nccl_collective ? counts.collectives : counts.messages);
-      const bool is_uneven = types.RuleOf(step.before) != UnevenRule::kExact;
-      counts.uneven_gathers += is_uneven && move.kind == StepKind::kAllGather ? 1 : 0;
     }
   }
 }
@@ -97,8 +95,28 @@ TEST(MovePricesTest, MovesAreCollectivesWhereTheStepsAreAndCostTheSame) {
   if (cases >= 300) {
     EXPECT_GT(counts.messages, 1000);
     EXPECT_GT(counts.collectives, 300);
-    EXPECT_GT(counts.uneven_gathers, 20);
   }
+}
+
+// Rows over x are gathered, of which each device has its part of the columns.
+MoveCounts CountsOfGatheredRows(int64_t columns) {
+  RedistributionRequest request{.axes = {{"x", 2}, {"y", 2}}, .item_bytes = 4};
+  request.shape = *Shape::Create({{8, columns}});
+  request.source = {.dimensions = {{{.axis = 0, .size = 2}}, {{.axis = 1, .size = 2}}},
+                    .rule = UnevenRule::kChunk};
+  request.destination = request.source;
+  request.destination.dimensions[0].clear();
+  const TypeSpace types(request, NeededAtoms(request));
+  MoveCounts counts;
+  ExpectPricesOfSteps(*SearchSpace::Create(types), CostWithRings(request, true), counts);
+  return counts;
+}
+
+TEST(MovePricesTest, BesideColumnsThatDoNotDivideAGatherOfRowsIsNoCollective) {
+  EXPECT_GT(CountsOfGatheredRows(6).collectives, 0);
+  const MoveCounts uneven = CountsOfGatheredRows(7);
+  EXPECT_EQ(uneven.collectives, 0);
+  EXPECT_GT(uneven.messages, 0);
 }
 
 }  // namespace
