@@ -20,6 +20,7 @@ from crossmesh.errors import (
     InvalidArgumentError,
     ResourceExhaustedError,
     UnavailableError,
+    UnimplementedError,
     error_of,
 )
 
@@ -164,6 +165,18 @@ def status_error(address: str, code: int, message: str, metadata: Any, seconds: 
             f"an answer within {seconds:g} s", "none")
     info = _error_info(metadata)
     return error_of(code, message, dict(info.metadata) if info is not None else None)
+
+
+def is_unknown_method(code: int, metadata: Any) -> bool:
+    """Whether gRPC itself says so: what a controller cannot do has details."""
+    return code == UnimplementedError.code and _error_info(metadata) is None
+
+
+def unknown_method(address: str, method: str) -> UnimplementedError:
+    """Of a call that a controller of another version does not have."""
+    return UnimplementedError(
+        f"controller {address}: expected one that has {method}, found none; it is of another version than this "
+        "package: the older one of them is to be upgraded", f"controller {address}", f"one that has {method}", "none")
 
 
 def leader_named_by(code: int, metadata: Any) -> str | None:

@@ -289,6 +289,14 @@ def drain_worker(name: str) -> Steps[None]:
     yield _request("WorkerService/DrainWorker", name=name)
 
 
+def undrain_worker(name: str) -> Steps[None]:
+    yield _request("WorkerService/UndrainWorker", name=name)
+
+
+def evict_worker(name: str) -> Steps[None]:
+    yield _request("WorkerService/EvictWorker", name=name)
+
+
 def forget_worker(name: str) -> Steps[None]:
     yield _request("WorkerService/ForgetWorker", name=name)
 

@@ -19,12 +19,25 @@ from crossmesh._calls import Attempts, Call, Following, Options, Steps
 from crossmesh._convert import Document, value_of
 from crossmesh._core import Manifest, Mesh, Tensor
 from crossmesh._requests import PipelineChoice, Redistribution, ReshardOptions, RunOptions, Side, SideLike
-from crossmesh._route import Route
+from crossmesh._route import CONNECT_SECONDS_MAX, Route, is_known
 from crossmesh.errors import Error
 
 __all__ = ["Client", "PipelineChoice", "Redistribution", "ReshardOptions", "RunOptions", "Side", "connect"]
 
 Value = TypeVar("Value")
+
+
+async def _connection(channel: Any, seconds: float) -> bool:
+    """As client._await_connection."""
+    with contextlib.suppress(asyncio.TimeoutError):  # in 3.10 not TimeoutError
+        await asyncio.wait_for(_known(channel), seconds)
+        return True
+    return False
+
+
+async def _known(channel: Any) -> None:
+    while not is_known((state := channel.get_state(try_to_connect=True)).value[0]):
+        await channel.wait_for_state_change(state)
 
 
 class _Caller:
@@ -52,13 +65,16 @@ class _Caller:
             self._channels[address] = grpc.aio.insecure_channel(address, self.route.channel_options())
         return self._channels[address]
 
-    def open(self, call: Call, seconds: float) -> tuple[str, Any]:
+    async def open(self, call: Call, seconds: float) -> tuple[str, Any]:
         _calls.check_process(self._process, os.getpid())
         method = _wire.method(call.method)
         for message in call.request if method.request_stream else [call.request]:
             _calls.check_size(message)
         address = self.route.current
-        invoke = getattr(self._channel_of(address), method.kind)(
+        channel = self._channel_of(address)
+        if self.route.several and not await _connection(channel, CONNECT_SECONDS_MAX):
+            raise self.route.unconnected(address)
+        invoke = getattr(channel, method.kind)(
             method.path, request_serializer=method.request.SerializeToString,
             response_deserializer=method.response.FromString)
         given = iter(call.request) if method.request_stream else call.request
@@ -68,11 +84,11 @@ class _Caller:
         seconds = _calls.seconds_of(call, self.options)
         if _wire.method(call.method).response_stream:
             return [message async for message in self._messages(call, seconds)]
-        address, answer = self.open(call, seconds)
+        address, answer = await self.open(call, seconds)
         try:
             return await answer
         except grpc.aio.AioRpcError as error:
-            raise self.route.failed(address, error, seconds) from None
+            raise self.route.failed(address, call, error, seconds) from None
         finally:
             answer.cancel()
 
@@ -109,12 +125,12 @@ class _Caller:
             await asyncio.sleep(following.pause_after(failed))
 
     async def _messages(self, call: Call, seconds: float) -> AsyncGenerator[Any, None]:
-        address, stream = self.open(call, seconds)
+        address, stream = await self.open(call, seconds)
         try:
             async for message in stream:
                 yield message
         except grpc.aio.AioRpcError as error:
-            raise self.route.failed(address, error, seconds) from None
+            raise self.route.failed(address, call, error, seconds) from None
         finally:
             stream.cancel()
 
@@ -274,6 +290,12 @@ class Workers(_Service):
 
     async def drain(self, name: str) -> None:
         await self._run(_requests.drain_worker(name))
+
+    async def undrain(self, name: str) -> None:
+        await self._run(_requests.undrain_worker(name))
+
+    async def evict(self, name: str) -> None:
+        await self._run(_requests.evict_worker(name))
 
     async def forget(self, name: str) -> None:
         await self._run(_requests.forget_worker(name))

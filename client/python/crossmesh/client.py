@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -19,12 +20,27 @@ from crossmesh._calls import Attempts, Call, Following, Options, Steps
 from crossmesh._convert import Document, value_of
 from crossmesh._core import Manifest, Mesh, Tensor
 from crossmesh._requests import PipelineChoice, Redistribution, ReshardOptions, RunOptions, Side, SideLike
-from crossmesh._route import Route
+from crossmesh._route import CONNECT_SECONDS_MAX, Route, is_known
 from crossmesh.errors import Error
 
 __all__ = ["Client", "PipelineChoice", "Redistribution", "ReshardOptions", "RunOptions", "Side", "connect"]
 
 Value = TypeVar("Value")
+
+
+def _await_connection(channel: Any, seconds: float) -> bool:
+    """Until it is connected, or cannot be. False: it is not known yet, as of a process that is stopped, whose socket
+    accepts.
+
+    What gRPC has for others to ask, subscribe(), keeps a thread for each channel, which raises where that is closed; so
+    this asks what that thread asks.
+    """
+    inner = channel._channel
+    until = time.time() + seconds
+    while not is_known(state := inner.check_connectivity_state(True)):
+        if not inner.watch_connectivity_state(state, until).success:
+            return False
+    return True
 
 
 class _Caller:
@@ -64,7 +80,10 @@ class _Caller:
         for message in call.request if method.request_stream else [call.request]:
             _calls.check_size(message)
         address = self.route.current
-        invoke = getattr(self._channel_of(address), method.kind)(
+        channel = self._channel_of(address)
+        if self.route.several and not _await_connection(channel, CONNECT_SECONDS_MAX):
+            raise self.route.unconnected(address)
+        invoke = getattr(channel, method.kind)(
             method.path, request_serializer=method.request.SerializeToString,
             response_deserializer=method.response.FromString)
         given = iter(call.request) if method.request_stream else call.request
@@ -78,7 +97,7 @@ class _Caller:
         try:
             return answer.result()
         except grpc.RpcError as error:
-            raise self.route.failed(address, error, seconds) from None
+            raise self.route.failed(address, call, error, seconds) from None
         finally:
             answer.cancel()  # also after Ctrl-C; of no effect after its end
 
@@ -122,7 +141,7 @@ class _Caller:
         try:
             yield from stream
         except grpc.RpcError as error:
-            raise self.route.failed(address, error, seconds) from None
+            raise self.route.failed(address, call, error, seconds) from None
         finally:
             stream.cancel()
 
@@ -316,6 +335,16 @@ class Workers(_Service):
     def drain(self, name: str) -> None:
         """It gets no new work, and ends when it is idle. NotFoundError."""
         self._run(_requests.drain_worker(name))
+
+    def undrain(self, name: str) -> None:
+        """Takes a drain back, while the worker is not idle yet: it takes work again once it has heard of it.
+        NotFoundError: there is no live one of the name. FailedPreconditionError: it leaves by itself."""
+        self._run(_requests.undrain_worker(name))
+
+    def evict(self, name: str) -> None:
+        """It is lost at once, and its process stays out; started again, it may join. What it runs fails. NotFoundError:
+        there is no live one of the name."""
+        self._run(_requests.evict_worker(name))
 
     def forget(self, name: str) -> None:
         """Takes a lost worker off the list. FailedPreconditionError: it is not lost. NotFoundError."""

@@ -302,13 +302,13 @@ class RankLoop:
     def _answer(self, step: _Answered, why: BaseException | str | None) -> None:
         if step is not self._unanswered:
             raise _refused(f"rank {self.rank}", "an answer to its last step", "one to a step that has one")
-        self._unanswered = None
         if why is None:
             self._loop.done()
         elif isinstance(why, str):
             self._loop.fail(Error.code, why)
         else:
             self._loop.fail(getattr(why, "code", Error.code), f"{type(why).__name__}: {why}")
+        self._unanswered = None
 
     def leave(self) -> None:
         """This process computes nothing more of the run, which fails unless it is over."""
@@ -321,7 +321,8 @@ class RankLoop:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if error is not None and self._unanswered is not None:
-            self._unanswered.fail(error)
+            with contextlib.suppress(Error):  # of a process that was forked off, less than what was raised
+                self._unanswered.fail(error)
         self.leave()
 
     def __del__(self) -> None:
@@ -389,6 +390,7 @@ class Worker:
             memory_socket = f"{folder}/memory.sock"
         options.memory_socket = memory_socket
         self._embedded = _worker.EmbeddedWorker(options)
+        self._process = os.getpid()
         self._lent: dict[tuple[str, str], LentStorage] = {}
         self.name = name
         self.devices = options.devices
@@ -458,7 +460,8 @@ class Worker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        if self._process == os.getpid():  # else it is the parent's
+            self.stop()
 
     def __repr__(self) -> str:
         return f"<Worker {self.name!r} with {self.devices}>"

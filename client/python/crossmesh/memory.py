@@ -7,6 +7,7 @@ and lies in this process as arrays over the same memory.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import importlib
 import json
@@ -86,6 +87,9 @@ class StorageState:
     shadow_bytes: int
 
 
+_STATE_NAMES = tuple(field.name for field in dataclasses.fields(StorageState))
+
+
 class _Peer:
     """The process that a memory socket's worker is, to see that it has ended."""
 
@@ -148,11 +152,12 @@ class WorkerMemory:
         try:
             document = json.loads(reply)
             code, message = document["code"], document["message"]
-            states = [StorageState(**storage) for storage in document["storages"]]
+            # A later worker may say more of a storage.
+            states = [StorageState(*(storage[name] for name in _STATE_NAMES)) for storage in document["storages"]]
         except (ValueError, KeyError, TypeError) as error:
             raise InternalError(
-                f"worker at {self.path}: expected an answer of its protocol, found {reply[:100]!r}",
-                f"worker at {self.path}", "an answer of its protocol", repr(reply[:100])) from error
+                f"worker at {self.path}: expected an answer of its protocol, found {reply[:100]!r}; is it of another "
+                "version?", f"worker at {self.path}", "an answer of its protocol", repr(reply[:100])) from error
         if code != 0:
             raise error_of(code, message)
         return states

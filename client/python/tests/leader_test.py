@@ -236,3 +236,37 @@ def test_one_that_stands_by_leads_clients_on(controllers):
     assert asyncio.run(_make_mesh(standby, "a", [])) < ANSWER_SECONDS_MAX
     with crossmesh.connect(standby) as client:
         assert [mesh.name for mesh in client.meshes.list()] == ["a"]
+
+
+@pytest.fixture
+def silent(tmp_path):
+    """The address of one whose socket accepts, and that says nothing: as a process that is stopped."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        yield f"unix:{tmp_path / 's'}"
+
+
+async def _list_workers(addresses):
+    async with aio.connect(addresses) as client:
+        begin = time.monotonic()
+        await client.workers.list()
+        return time.monotonic() - begin
+
+
+def test_one_that_accepts_and_is_silent_is_left_after_a_quarter_of_a_second(silent):
+    with crossmesh.local_cluster(workers=0) as running:
+        addresses = [silent, running.address]
+        for _ in range(2):
+            with crossmesh.connect(addresses) as client:
+                begin = time.monotonic()
+                client.workers.list()
+                took = time.monotonic() - begin
+            for seconds in (took, asyncio.run(_list_workers(addresses))):
+                assert _route.CONNECT_SECONDS_MAX <= seconds < 1.9
+
+
+def test_where_all_are_silent_that_is_told_after_the_time_for_all(silent):
+    with crossmesh.connect([silent, silent], retry_for=0.5) as client, pytest.raises(
+            errors.UnavailableError, match=r"expected a connection within 0\.25 s, found none"):
+        client.workers.list()
