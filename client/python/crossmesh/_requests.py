@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from crossmesh import _calls, _core, _wire, planning, results
+from crossmesh import _calls, _core, _wire, controller_results, planning, results
 from crossmesh import pipeline_results as pipelines
 from crossmesh._calls import Call, Steps
 from crossmesh._convert import Document, document_of, message_of, value_of
@@ -299,6 +299,33 @@ def evict_worker(name: str) -> Steps[None]:
 
 def forget_worker(name: str) -> Steps[None]:
     yield _request("WorkerService/ForgetWorker", name=name)
+
+
+# The controller itself
+
+
+def get_controller() -> Steps[controller_results.ControllerInfo]:
+    return value_of(controller_results.ControllerInfo, (yield _request("ControllerService/GetController")).controller)
+
+
+def list_log_lines(count: int) -> Steps[list[str]]:
+    return list((yield _request("ControllerService/ListLogLines", count=count)).lines)
+
+
+def back_up_store() -> Steps[str]:
+    # Once: each call makes a file.
+    method = _wire.method("ControllerService/BackUpStore")
+    file: str = (yield Call("ControllerService/BackUpStore", method.request(), repeatable=False)).file
+    return file
+
+
+def verify_store() -> Steps[int]:
+    revision: int = (yield _request("ControllerService/VerifyStore")).revision
+    return revision
+
+
+def release_store_reserve() -> Steps[None]:
+    yield _request("ControllerService/ReleaseStoreReserve")
 
 
 # Pipelines

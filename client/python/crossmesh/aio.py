@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 
-from crossmesh import _calls, _requests, _wire, pipeline_results, progress, results
+from crossmesh import _calls, _requests, _wire, controller_results, pipeline_results, progress, results
 from crossmesh._calls import Attempts, Call, Following, Options, Steps
 from crossmesh._convert import Document, value_of
 from crossmesh._core import Manifest, Mesh, Tensor
@@ -301,6 +301,23 @@ class Workers(_Service):
         await self._run(_requests.forget_worker(name))
 
 
+class Controller(_Service):
+    async def get(self) -> controller_results.ControllerInfo:
+        return await self._run(_requests.get_controller())
+
+    async def log_lines(self, count: int = 100) -> list[str]:
+        return await self._run(_requests.list_log_lines(count))
+
+    async def back_up_store(self) -> str:
+        return await self._run(_requests.back_up_store())
+
+    async def verify_store(self) -> int:
+        return await self._run(_requests.verify_store())
+
+    async def release_store_reserve(self) -> None:
+        await self._run(_requests.release_store_reserve())
+
+
 class Pipelines(_Service):
     async def create(self, pipeline: Document) -> int:
         return await self._run(_requests.create_pipeline(pipeline))
@@ -344,6 +361,7 @@ class Client:
         self.network = NetworkDescription(self._caller)
         self.operations = Operations(self._caller)
         self.workers = Workers(self._caller)
+        self.controller = Controller(self._caller)
         self.pipelines = Pipelines(self._caller)
 
     @property

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import grpc
 
-from crossmesh import _calls, _requests, _wire, pipeline_results, progress, results
+from crossmesh import _calls, _requests, _wire, controller_results, pipeline_results, progress, results
 from crossmesh._calls import Attempts, Call, Following, Options, Steps
 from crossmesh._convert import Document, value_of
 from crossmesh._core import Manifest, Mesh, Tensor
@@ -351,6 +351,39 @@ class Workers(_Service):
         self._run(_requests.forget_worker(name))
 
 
+class Controller(_Service):
+    """The controller that leads."""
+
+    def get(self) -> controller_results.ControllerInfo:
+        """What it is, and how its store does."""
+        return self._run(_requests.get_controller())
+
+    def log_lines(self, count: int = 100) -> list[str]:
+        """The newest lines of its log, at most 1,000, oldest first; each is JSON."""
+        return self._run(_requests.list_log_lines(count))
+
+    def back_up_store(self) -> str:
+        """Copies its store into its folder for backups, verifies the copy, and returns the file, on its machine.
+
+        FailedPreconditionError: the store is in no folder, or there is none for backups.
+        """
+        return self._run(_requests.back_up_store())
+
+    def verify_store(self) -> int:
+        """Reads its whole store as the disk has it, and returns a revision that was verified at least.
+
+        FailedPreconditionError: it is in no folder. DataLossError: it is damaged.
+        """
+        return self._run(_requests.verify_store())
+
+    def release_store_reserve(self) -> None:
+        """Gives deletes the room of the store's reserve, until there is room for everything again.
+
+        FailedPreconditionError: it is in no folder.
+        """
+        self._run(_requests.release_store_reserve())
+
+
 class Pipelines(_Service):
     """Pipelines by name, their plans and runs. A pipeline is a PipelineSpec or a LayerProgramSpec: a dictionary, JSON,
     or the path of a file; where it says so also a registered name."""
@@ -405,6 +438,7 @@ class Client:
         self.network = NetworkDescription(self._caller)
         self.operations = Operations(self._caller)
         self.workers = Workers(self._caller)
+        self.controller = Controller(self._caller)
         self.pipelines = Pipelines(self._caller)
 
     @property

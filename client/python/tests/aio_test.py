@@ -10,8 +10,8 @@ from crossmesh import aio, client, errors, results
 
 MANIFEST = crossmesh.Manifest([crossmesh.Tensor("w", "F32", [8, 8])])
 MESH = "fsdp=2 on node-0.0,node-1.0"
-SERVICES = ("Meshes", "Manifests", "NetworkDescription", "Operations", "Workers", "Pipelines", "Client",
-            "RunningOperation", "PipelineRunning")
+SERVICES = ("Meshes", "Manifests", "NetworkDescription", "Operations", "Workers", "Controller", "Pipelines",
+            "Client", "RunningOperation", "PipelineRunning")
 
 
 def _public(kind):
