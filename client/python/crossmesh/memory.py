@@ -17,6 +17,7 @@ import os
 import select
 import socket
 import struct
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -98,6 +99,7 @@ class _Peer:
         self._descriptor = -1
         with contextlib.suppress(OSError):  # in another namespace of processes, it is not seen
             self._descriptor = os.pidfd_open(pid)
+            weakref.finalize(self, os.close, self._descriptor).atexit = False
 
     def has_ended(self) -> bool:
         if self._descriptor < 0:
@@ -105,11 +107,6 @@ class _Peer:
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
         return bool(poll.poll(0))
-
-    def __del__(self) -> None:
-        if self._descriptor >= 0:
-            with contextlib.suppress(OSError, TypeError):  # the interpreter may be at its end
-                os.close(self._descriptor)
 
 
 class WorkerMemory:

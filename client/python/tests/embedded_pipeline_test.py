@@ -2,9 +2,11 @@
 
 import contextlib
 import gc
+import json
 import threading
 
 import numpy
+import processes
 import pytest
 
 import crossmesh
@@ -268,3 +270,23 @@ def test_a_layer_program_over_four_ranks_sums_what_they_give(cluster, workers):
     assert run.wait(30).state.value == "DONE"
     assert [len(rows) for rows in seen] == [3] * 4
     assert sum(rows[0].stop - rows[0].start for rows in seen) == 6
+
+
+def test_an_interpreter_may_end_in_the_midst_of_a_run(cluster):
+    """With a rank's arrays held, another rank that is waited for, and an op that has no answer."""
+    assert processes.output_of("import crossmesh, json, sys, threading\n", """
+        from crossmesh.client import PipelineChoice, RunOptions
+        client = crossmesh.connect(sys.argv[1])
+        worker = crossmesh.Worker("ends", "ends.0-1", sys.argv[1], log_level="error")
+        while "ends" not in [known.name for known in client.workers.list()]:
+            pass
+        client.pipelines.start(json.loads(sys.argv[2]), PipelineChoice(schedule="1f1b"), RunOptions(iterations=1))
+        first, second = sorted((worker.pipeline(30), worker.pipeline(30)), key=lambda loop: loop.rank)
+        step = next(first)
+        held = step.output(1).array
+        view = memoryview(held)
+        threading.excepthook = lambda told: None
+        threading.Thread(target=next, args=(second,), daemon=True).start()
+        held[...] = 1
+        print("ends")
+    """, cluster.address, json.dumps(PIPELINE).replace('"p.0"', '"ends.0"').replace('"q.0"', '"ends.1"')) == "ends\n"
