@@ -118,8 +118,9 @@ def test_other_threads_run_while_a_plan_is_made():
     done.set()
     thread.join()
     inside = [at for at in counted if begin < at < end]
-    # With the lock held it could only count before and after what is planned.
-    assert len(inside) > 20, (len(inside), end - begin)
+    # With the lock held it could only count before and after what is planned: once each. How often it counts else is
+    # the machine's affair.
+    assert len(inside) > 4, (len(inside), end - begin)
 
 
 def interrupted_plan():
