@@ -51,6 +51,20 @@ TEST_F(StorageTableTest, AdoptsMemoryOfOthers) {
   EXPECT_EQ(lease.bytes().data(), memory.data());
 }
 
+TEST_F(StorageTableTest, AShadowTakesNoPlaceOfMemoryOfOthers) {
+  std::vector<std::byte> memory(32);
+  const StorageKey key{.name = "lent", .device = {"a", 1}};
+  ASSERT_OK(table_.Adopt(key, Arena::Borrow(memory)));
+  EXPECT_THAT(table_.LeaseForWriting(key, 32, {.shadow = true}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("expected an operation in place, found shadow")));
+  EXPECT_EQ(table_.Status(key)->state, StorageState::kReady);
+  ASSERT_OK_AND_ASSIGN(Lease lease, table_.LeaseForWriting(key, 32, {.shadow = false}));
+  EXPECT_EQ(lease.bytes().data(), memory.data());
+  ASSERT_OK(table_.Commit(std::move(lease)));
+  EXPECT_EQ(table_.Status(key)->generation, 2u);
+}
+
 TEST_F(StorageTableTest, CountsReadersUntilTheyRelease) {
   std::optional<Lease> lease = *table_.LeaseForReading(kKey, 64);
   Lease moved = *std::move(lease);
