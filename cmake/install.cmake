@@ -25,7 +25,7 @@ set(wheel COMPONENT python EXCLUDE_FROM_ALL)
 install(TARGETS crossmesh crossmesh-controller crossmesh-gpu crossmesh-worker
   RUNTIME DESTINATION crossmesh.programs/bin ${wheel})
 install(FILES examples/demo.py examples/gpt2.fsdp.rules examples/gpt2.json examples/gpt2.tp.rules
-  DESTINATION crossmesh.programs/share/crossmesh ${wheel})
+  client/memory/crossmesh_memory.py DESTINATION crossmesh.programs/share/crossmesh ${wheel})
 install(DIRECTORY client/draw client/emit DESTINATION crossmesh.programs/share/crossmesh ${wheel}
   FILES_MATCHING PATTERN "*.py" PATTERN "*_test.py" EXCLUDE PATTERN "__pycache__" EXCLUDE)
 # Manual pages and completion are made from the programs' own help, where they are installed.

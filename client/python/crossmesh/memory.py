@@ -20,7 +20,7 @@ import struct
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -36,6 +36,9 @@ from crossmesh.errors import (
     UnimplementedError,
     error_of,
 )
+
+if TYPE_CHECKING:
+    from crossmesh.gpu_memory import GpuStorage
 
 __all__ = ["Storage", "StorageState", "Tile", "WorkerMemory", "worker_memory"]
 
@@ -191,6 +194,19 @@ class WorkerMemory:
         size, tiles = _core.storage_layout(manifest, given, planning.rules(layouts), device)
         return Storage(self, name, device, size, tiles, manifest, create)
 
+    def gpu_storage(
+        self, name: str, device: str, manifest: Manifest, mesh: Mesh | str,
+        layouts: Rules | str | Layout | Mapping[str, Layout | str], *, create: bool = True, cuda_device: int = 0,
+        driver: str = "libcuda.so.1",
+    ) -> GpuStorage:
+        """The same of a device that is a GPU, which this process has as CUDA device `cuda_device` and whose context is
+        current. FailedPreconditionError: the driver does not map it here."""
+        from crossmesh.gpu_memory import GpuStorage
+
+        given = mesh if isinstance(mesh, Mesh) else Mesh(mesh)
+        size, tiles = _core.storage_layout(manifest, given, planning.rules(layouts), device)
+        return GpuStorage(cuda_device, driver, self, name, device, size, tiles, manifest, create)
+
     def __repr__(self) -> str:
         return f"<WorkerMemory at {self.path}>"
 
@@ -224,7 +240,8 @@ class Tile:
     @property
     def array(self) -> numpy.ndarray[Any, Any]:
         """Over the storage's memory: what is written to it is in the storage."""
-        return self.storage._array(self)
+        found: numpy.ndarray[Any, Any] = self.storage._array(self)
+        return found
 
     def torch(self) -> Any:
         """The same memory as a torch tensor, of torch's own type also for BF16 and F8. Needs torch."""
@@ -248,6 +265,8 @@ class Storage:
     memory.
     """
 
+    _tile: type[Tile] = Tile
+
     def __init__(
         self, memory: WorkerMemory, name: str, device: str, size: int,
         tiles: Mapping[str, tuple[int, str, tuple[tuple[slice, ...], ...]]], manifest: Manifest, create: bool,
@@ -265,26 +284,29 @@ class Storage:
         states, descriptor, pid = self.memory._ask({**request, "storage": self.name, "device": self.device})
         try:
             state = states[0]
-            if state.gpu:
-                raise UnimplementedError(
-                    f"{self._text()}: expected host memory, found that of GPU {state.gpu}; crossmesh_memory.py maps "
-                    "it (docs/gpu.md)", self._text(), "host memory", f"that of GPU {state.gpu}")
             if state.bytes != self.bytes:
                 raise FailedPreconditionError(
                     f"{self._text()}: expected {self.bytes} bytes, found {state.bytes}; it was made for another "
                     "manifest, mesh or layouts: delete and create it", self._text(), f"{self.bytes} bytes",
                     f"{state.bytes}")
-            found = os.fstat(descriptor)
-            # After an operation in place the memory is the same: mapping it anew would touch every page again.
-            if (found.st_dev, found.st_ino) != self._file:
-                # None: what holds nothing has no memory.
-                self._map = mmap.mmap(descriptor, self.bytes) if self.bytes else None
-                self._file = (found.st_dev, found.st_ino)
+            self._map_memory(state, descriptor)
         finally:
             os.close(descriptor)
         self._generation = state.generation
         self._peer = _Peer(pid)
         self._words = self._sequence()
+
+    def _map_memory(self, state: StorageState, descriptor: int) -> None:
+        if state.gpu:
+            raise UnimplementedError(
+                f"{self._text()}: expected host memory, found that of GPU {state.gpu}; gpu_storage() maps it",
+                self._text(), "host memory", f"that of GPU {state.gpu}")
+        found = os.fstat(descriptor)
+        # After an operation in place the memory is the same: mapping it anew would touch every page again.
+        if (found.st_dev, found.st_ino) != self._file:
+            # None: what holds nothing has no memory.
+            self._map = mmap.mmap(descriptor, self.bytes) if self.bytes else None
+            self._file = (found.st_dev, found.st_ino)
 
     def _sequence(self) -> mmap.mmap:
         _, descriptor, _ = self.memory._ask({"op": "sequence", "storage": self.name, "device": self.device})
@@ -343,11 +365,11 @@ class Storage:
         offset, dtype, boxes = self._tiles[tensor]
         tiles = []
         for box in boxes:
-            tiles.append(Tile(self, tensor, dtype, box, offset, self._generation))
+            tiles.append(self._tile(self, tensor, dtype, box, offset, self._generation))
             offset += math.prod(tiles[-1].shape) * numpy_type(dtype).itemsize
         return tuple(tiles)
 
-    def _array(self, tile: Tile) -> numpy.ndarray[Any, Any]:
+    def _array(self, tile: Tile) -> Any:
         self.check()
         if tile.generation != self._generation:
             raise FailedPreconditionError(
@@ -356,7 +378,7 @@ class Storage:
                 f"generation {self._generation}", f"generation {tile.generation}")
         return self._mapped(tile)
 
-    def _mapped(self, tile: Tile) -> numpy.ndarray[Any, Any]:
+    def _mapped(self, tile: Tile) -> Any:
         kind = numpy_type(tile.dtype)
         count = math.prod(tile.shape)
         if count == 0:
@@ -391,12 +413,28 @@ class Storage:
         """
         for target, source in self._pairs(values):
             target[...] = source
+        self._copied()
 
     def read(self, values: Mapping[str, Any]) -> None:
         """Copies every tile into `values`, in place; what these may be is as for fill. A whole tensor gets the boxes
         that this device holds."""
         for source, target in self._pairs(values):
             target[...] = source
+        self._copied()
+
+    def _target(self, tile: Tile) -> Any:
+        """The storage's side of a copy."""
+        return self._mapped(tile)
+
+    def _value(self, name: str, value: Any, dtype: str) -> Any:
+        """The other side, over the value's own memory."""
+        return _array_of(name, value, dtype)
+
+    def _is_one_piece(self, local: Any) -> bool:
+        return bool(local.flags.c_contiguous)
+
+    def _copied(self) -> None:
+        """Returns when all that was to be copied is there."""
 
     def _pairs(self, values: Mapping[str, Any]) -> list[tuple[Any, Any]]:
         """By box the storage's array, and the part of the value that is the same box."""
@@ -407,14 +445,14 @@ class Storage:
             if name not in values:
                 raise InvalidArgumentError(
                     f'tensor "{name}": expected a value, found none', f'tensor "{name}"', "a value", "none")
-            given = _array_of(name, values[name], tiles[0].dtype)
+            given = self._value(name, values[name], tiles[0].dtype)
             whole = tuple(self._manifest[name].shape)
             if hasattr(values[name], "to_local") and given.shape != whole and len(tiles) > 1:
                 pairs += self._pairs_of_local(name, tiles, given)
             elif given.shape == whole:
-                pairs += [(self._mapped(tile), _part_of(given, tile.box)) for tile in tiles]
+                pairs += [(self._target(tile), _part_of(given, tile.box)) for tile in tiles]
             elif len(tiles) == 1 and given.shape == tiles[0].shape:
-                pairs.append((self._mapped(tiles[0]), given))
+                pairs.append((self._target(tiles[0]), given))
             else:
                 expected = f"shape {list(whole)} or that of its tile, {[list(tile.shape) for tile in tiles]}"
                 raise InvalidArgumentError(
@@ -425,14 +463,15 @@ class Storage:
     def _pairs_of_local(self, name: str, tiles: tuple[Tile, ...], local: Any) -> list[tuple[Any, Any]]:
         """What a DTensor has here, which are the boxes of its tile one after the other, in memory of one piece."""
         counts = [math.prod(tile.shape) for tile in tiles]
-        found = f"{local.size} in {'one piece' if local.flags.c_contiguous else 'pieces'}"
-        if not local.flags.c_contiguous or local.size != sum(counts):
+        size, is_one_piece = math.prod(local.shape), self._is_one_piece(local)
+        found = f"{size} in {'one piece' if is_one_piece else 'pieces'}"
+        if not is_one_piece or size != sum(counts):
             expected = f"{sum(counts)} elements in one piece"
             raise InvalidArgumentError(
                 f'tensor "{name}": expected {expected}, found {found}', f'tensor "{name}"', expected, found)
         pairs, first = [], 0
         for tile, count in zip(tiles, counts, strict=True):
-            pairs.append((self._mapped(tile), local.reshape(-1)[first:first + count].reshape(tile.shape)))
+            pairs.append((self._target(tile), local.reshape(-1)[first:first + count].reshape(tile.shape)))
             first += count
         return pairs
 
@@ -440,7 +479,7 @@ class Storage:
         return f"<Storage {self.name!r} of {self.device}: {len(self)} tensors, generation {self._generation}>"
 
 
-def _part_of(whole: numpy.ndarray[Any, Any], box: tuple[Any, ...]) -> Any:
+def _part_of(whole: Any, box: tuple[Any, ...]) -> Any:
     return whole[(*box, ...)]  # of a scalar an array as well
 
 
