@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crossmesh import _core, drawing
+from crossmesh import _core, _pictures
 from crossmesh._core import Layout, Manifest, Mesh, Rules
 from crossmesh.errors import FailedPreconditionError, InvalidArgumentError
 
@@ -72,8 +72,9 @@ class Timeline:
         ratio = f", {self.seconds / bound:.3f} times the bound" if bound > 0 else ""
         return f"<Timeline of {self.seconds:.6g} s{ratio}, {self.transfers} transfers>"
 
-    def _repr_svg_(self) -> str | None:
-        return drawing.svg_of_picture(self.picture()) if drawing.has_matplotlib() else None
+    def _repr_svg_(self) -> str:
+        """How long its ports are busy. crossmesh.draw has all of it."""
+        return _pictures.svg_of_ports(self)
 
 
 class Plan:
@@ -149,7 +150,8 @@ class Plan:
                 f"{self.predicted_seconds:.6g} s, bound {self.bound.seconds:.6g} s>")
 
     def _repr_svg_(self) -> str | None:
-        return self.simulate()._repr_svg_() if drawing.has_matplotlib() else None
+        """How long its ports are busy. None: it is too large for that, or is no plan that a simulation knows."""
+        return self.simulate()._repr_svg_() if self.summary["simulated"] else None
 
 
 def plan(

@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -185,8 +186,47 @@ def test_the_module_is_the_command_line():
 def test_a_layout_is_drawn():
     layout, mesh = Layout("[a, -] chunk"), Mesh("a=3 on h.0-2")
     picture = crossmesh.draw(layout, mesh=mesh, shape=[7, 4])
-    assert picture._repr_svg_().startswith("<svg") and picture.svg.count("fill=\"#") == 3
+    assert picture._repr_svg_().startswith("<svg") and picture.svg.count("fill=\"#") == 3 + len(texts_of(picture.svg))
     assert crossmesh.draw(Layout("[-]"), mesh=mesh, shape=[0]).svg
     assert crossmesh.draw(Layout("[]"), mesh=mesh, shape=[]).svg
     with pytest.raises(InvalidArgumentError):
         crossmesh.draw(layout)
+
+
+def texts_of(svg):
+    """Of a picture, which must be well-formed."""
+    return [element.text for element in ElementTree.fromstring(svg).iter() if element.tag.endswith("text")]
+
+
+def test_a_mesh_shows_every_slot_with_its_device_and_coordinates():
+    mesh = Mesh("data=2,model=2 on a.0-1,b.0-1")
+    texts = texts_of(crossmesh.draw(mesh).svg)
+    assert texts[:4] == ["a.0", "data 0, model 0", "a.1", "data 0, model 1"]
+    assert texts[-1] == f"{mesh}: 4 slots on 2 hosts"
+    assert texts_of(crossmesh.draw(Mesh("on a.0")).svg)[0] == "a.0"
+    many = texts_of(crossmesh.draw(Mesh.of({"a": 100}, [f"h.{i}" for i in range(100)])).svg)
+    assert many[-1] == "a=100 on h.0-99: 100 slots on 1 host, 36 more slots" and len(many) == 2 * 64 + 1
+
+
+def test_a_plan_shows_how_long_its_ports_are_busy():
+    manifest = Manifest([Tensor("w", "U8", [1000])])
+    network = {"hosts": [
+        {"name": name, "nics": [{"name": "n", "out_bytes_per_second": rate, "in_bytes_per_second": rate}]}
+        for name, rate in (("x", 100), ("y", 50))]}
+    plan = crossmesh.plan(manifest, (Mesh("on x.0"), "* [-]"), (Mesh("on y.0"), "* [-]"), topology=network)
+    texts = texts_of(plan._repr_svg_())
+    assert texts[1:5] == ["x/n out", "1 kB, 10 s", "y/n in", "1 kB, 20 s"]
+    assert "the bound, 20 s;" in texts[-1]
+    assert plan._repr_svg_() == plan.simulate()._repr_svg_()
+    wide = (Mesh.of({"a": 40}, [f"s{i}.0" for i in range(40)]), "* [a]"), (Mesh("on y.0"), "* [-]")
+    shown = texts_of(crossmesh.plan(manifest, *wide)._repr_svg_())
+    assert len(shown) == 2 + 2 * 32 and "9 ports that are less busy are left out" in shown[-1]
+    nothing = crossmesh.plan(manifest, (Mesh("on x.0"), "* [-]"), (Mesh("on x.1"), "* [-]"))
+    assert texts_of(nothing._repr_svg_())
+
+
+def test_a_plan_that_no_simulation_knows_shows_its_text_alone():
+    manifest = Manifest([Tensor("w", "U8", [1000])])
+    plan = crossmesh.plan(manifest, (Mesh("on x.0"), "* [-]"), (Mesh("on y.0"), "* [-]"))
+    plan.summary["simulated"] = False
+    assert plan._repr_svg_() is None
