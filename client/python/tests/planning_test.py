@@ -221,6 +221,7 @@ def test_a_plan_shows_how_long_its_ports_are_busy():
     wide = (Mesh.of({"a": 40}, [f"s{i}.0" for i in range(40)]), "* [a]"), (Mesh("on y.0"), "* [-]")
     shown = texts_of(crossmesh.plan(manifest, *wide)._repr_svg_())
     assert len(shown) == 2 + 2 * 32 and "9 ports that are less busy are left out" in shown[-1]
+    assert "y/nic in" in shown  # the busiest, and the last
     nothing = crossmesh.plan(manifest, (Mesh("on x.0"), "* [-]"), (Mesh("on x.1"), "* [-]"))
     assert texts_of(nothing._repr_svg_())
 
