@@ -32,22 +32,26 @@ class ClusterError(Exception):
 
 class Cluster:
     """Runs while its `with` block does, on a network that outlives it. `rates`: the network file's content. `gpus`: the
-    devices that are GPUs; all others are host memory."""
+    devices that are GPUs; all others are host memory. `reached_at`: where workers reach the controller, on the network,
+    through which it reaches them as well; by Unix sockets otherwise."""
 
-    def __init__(self, programs: pathlib.Path, network: Network, rates: dict, gpus: GpuDevices | None = None):
+    def __init__(self, programs: pathlib.Path, network: Network, rates: dict, gpus: GpuDevices | None = None,
+                 reached_at: str | None = None):
         self.programs = programs
         self.network = network
         self.gpus = gpus or GpuDevices({}, (), {}, are_stand_ins=False)
         self.folder = network.folder
         self.controller = f"unix:{self.folder / 'controller.sock'}"
+        self.reached_at = reached_at
         self.topology = self.folder / "network.json"
         self.topology.write_text(json.dumps(rates))
         self.daemons: dict[str, subprocess.Popen] = {}
 
     def __enter__(self) -> "Cluster":
         try:
-            self.start("controller", self.network.switch,
-                       ["crossmesh-controller", "--listen", self.controller, "--topology", str(self.topology)])
+            on_network = ["--listen", self.reached_at, "--insecure"] if self.reached_at else []
+            self.start("controller", self.network.switch, ["crossmesh-controller", "--listen", self.controller,
+                                                           "--topology", str(self.topology), *on_network])
             for host in self.network.hosts:
                 self.start_worker(host)
             for name in self.daemons:
@@ -70,8 +74,9 @@ class Cluster:
 
     def start_worker(self, host: str) -> None:
         devices = [self.memory_beside(f"{host}.{number}") for number in range(DEVICES)]
-        flags = ["--name", host, "--devices", ",".join(devices), "--controller", self.controller,
-                 "--listen", f"unix:{self.folder / host}.sock", "--memory-socket", f"{self.folder / host}.memory",
+        own = f"{self.network.address(host)}:7401" if self.reached_at else f"unix:{self.folder / host}.sock"
+        flags = ["--name", host, "--devices", ",".join(devices), "--controller", self.reached_at or self.controller,
+                 "--listen", own, "--memory-socket", f"{self.folder / host}.memory",
                  "--shared-memory", "off",  # namespaces share memory; hosts would not
                  "--insecure"]  # the lab's networks end in this machine
         flags += self.gpus.flags

@@ -259,6 +259,17 @@ class Network:
     def heal(self, host: str, nic: int = 0) -> None:
         run(["ip", "-n", self.switch, "link", "set", self.port(host, nic), "up"])
 
+    def cut_from_switch(self, host: str, switch_address: str) -> None:
+        """Drops what a host and this address of the switch send each other."""
+        self.blackholes("add", host, switch_address)
+
+    def heal_to_switch(self, host: str, switch_address: str) -> None:
+        self.blackholes("del", host, switch_address)
+
+    def blackholes(self, verb: str, host: str, switch_address: str) -> None:
+        for namespace, other in ((self.namespace(host), switch_address), (self.switch, self.address(host))):
+            run(["ip", "-n", namespace, "route", verb, "blackhole", f"{other}/32"])
+
     def set_rate(self, host: str, rate: Nic, nic: int = 0) -> None:
         """While traffic runs; what is queued stays. Not of a fair network."""
         run(["tc", "-n", self.namespace(host), "-batch", "-"], tbf(f"eth{nic}", rate.out_rate, "change"))

@@ -1,9 +1,11 @@
 // A controller that is killed in the middle of an operation.
 
 #include "common/base/clock.h"
+#include "common/base/unix_listener.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/status_codec.h"
 #include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
 #include "crossmesh/v1/execution_service.grpc.pb.h"
 #include "tests/live/live_cluster.h"
 #include "tests/live/reshard_case.h"
@@ -11,11 +13,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 
 #include <absl/strings/str_cat.h>
+#include <absl/time/time.h>
 #include <nlohmann/json.hpp>
+#include <sys/socket.h>
 
 namespace crossmesh {
 namespace {
@@ -99,6 +104,49 @@ TEST(ControllerLossTest, WorkersAnswerTheNextControllerAndRefuseTheFormer) {
                                 R"(reason="stale_epoch")"),
                 IsOkAndHolds(1));
   }
+}
+
+// The controller is killed after it has put the operation on record, while one worker does not know
+// of it yet: what stands at that worker's address accepts connections and says nothing.
+TEST(ControllerLossTest, AnOperationOfWhichNotAllWorkersHadHeardMayBeAskedForAgain) {
+  const TemporaryFolder state;
+  ASSERT_OK_AND_ASSIGN(
+      const auto cluster,
+      LiveCluster::Start({.workers = {"node-0", "node-1", "node-2"},
+                          .controller_flags = {"--state-dir", state.PathOf("store")}}));
+  ASSERT_OK_AND_ASSIGN(const auto reshard,
+                       ReshardCase::Create({.manifest = TensorsOf(1 << 20)}, *cluster));
+  const std::string address = cluster->PathOf("node-2.sock");
+  std::filesystem::rename(address, cluster->PathOf("aside"));
+  ASSERT_OK_AND_ASSIGN(UnixListener deaf, UnixListener::Listen(address, SOCK_STREAM));
+  cluster->Kill(LiveCluster::kController);  // which was connected to the worker
+  ASSERT_OK(cluster->StartController());
+  ASSERT_OK(cluster->WaitForAllWorkers());
+  RunningReshard running(cluster->controller_address(), reshard->spec());
+  ASSERT_TRUE(WaitUntil(kComeBackMax, [&] {
+    const absl::StatusOr<v1::Worker> told = cluster->GetWorker("node-1");
+    return told.ok() && told->running_tasks() == 1;
+  }));
+  cluster->Kill(LiveCluster::kController);
+  deaf.Close();
+  std::filesystem::rename(cluster->PathOf("aside"), address);
+  ASSERT_OK(cluster->StartController());
+
+  ASSERT_OK_AND_ASSIGN(const v1::Operation ended, running.Result());
+  EXPECT_THAT(OutcomeOf(ended), StatusIs(absl::StatusCode::kUnavailable,
+                                         HasSubstr("worker node-2: expected a task to take up")));
+  v1::ExecuteReshardRequest request;
+  *request.mutable_spec() = reshard->spec();
+  request.set_request_id(ended.request_id());
+  ASSERT_OK_AND_ASSIGN(const v1::Operation same,
+                       cluster->client().Execute(request, [](const v1::Operation&) {}));
+  EXPECT_EQ(same.SerializeAsString(), ended.SerializeAsString()) << "it was done again";
+  ASSERT_OK(reshard->FillSource(2));
+  ASSERT_OK_AND_ASSIGN(const v1::Operation next,
+                       Execute(cluster->controller_address(), reshard->spec()));
+  EXPECT_NE(next.id(), ended.id());
+  EXPECT_OK(OutcomeOf(next));
+  EXPECT_OK(reshard->CheckAll(2));
 }
 
 TEST(ControllerLossTest, WithoutANextControllerWorkersStopByTheDeadline) {
