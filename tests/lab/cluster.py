@@ -12,6 +12,7 @@ import pathlib
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 
 import contents
 from cases import Case, everywhere
@@ -33,16 +34,17 @@ class ClusterError(Exception):
 class Cluster:
     """Runs while its `with` block does, on a network that outlives it. `rates`: the network file's content. `gpus`: the
     devices that are GPUs; all others are host memory. `reached_at`: where workers reach the controller, on the network,
-    through which it reaches them as well; by Unix sockets otherwise."""
+    through which it reaches them as well; by Unix sockets otherwise. `environment_of`: of a daemon, by its name."""
 
     def __init__(self, programs: pathlib.Path, network: Network, rates: dict, gpus: GpuDevices | None = None,
-                 reached_at: str | None = None):
+                 reached_at: str | None = None, environment_of: Callable[[str], dict[str, str]] = lambda _: {}):
         self.programs = programs
         self.network = network
         self.gpus = gpus or GpuDevices({}, (), {}, are_stand_ins=False)
         self.folder = network.folder
         self.controller = f"unix:{self.folder / 'controller.sock'}"
         self.reached_at = reached_at
+        self.environment_of = environment_of
         self.topology = self.folder / "network.json"
         self.topology.write_text(json.dumps(rates))
         self.daemons: dict[str, subprocess.Popen] = {}
@@ -70,7 +72,7 @@ class Cluster:
         program = [str(self.programs / command[0]), *command[1:], "--ready-file", str(self.folder / f"{name}.ready")]
         with open(self.folder / f"{name}.log", "w", encoding="utf-8") as log:
             self.daemons[name] = subprocess.Popen(inside(namespace, program), stdout=log, stderr=log,
-                                                  env={**os.environ, **self.gpus.environment})
+                                                  env=os.environ | self.gpus.environment | self.environment_of(name))
 
     def start_worker(self, host: str) -> None:
         devices = [self.memory_beside(f"{host}.{number}") for number in range(DEVICES)]

@@ -1,12 +1,14 @@
-"""What networks do to daemons: packets that are dropped between a controller and a worker, or late, lost and out of order.
+"""What networks and clocks do to daemons: packets dropped, late, lost and out of order; clocks of the system that jump.
 
     faults_lab_test.py PROGRAMS [TESTS]
 
 PROGRAMS is the folder of the daemons. Exits with 77, which means skipped, where no network can be made.
 """
 
+import datetime
 import json
 import os
+import pathlib
 import random
 import subprocess
 import time
@@ -21,6 +23,9 @@ from network import Network, run
 from rough_link import Frames, RoughLink, Roughness
 
 CONTROLLER = "10.99.0.250"
+# Gives programs another time of the system. Other clocks it leaves.
+LIBFAKETIME = pathlib.Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
+HOUR, DAY = 3600, 86400
 LOST_WITHIN_S = 25  # a silent worker is lost after 10 s; the machine may be busy
 BACK_WITHIN_S = 15
 
@@ -33,10 +38,10 @@ class FaultsTest(unittest.TestCase):
         self.network = self.enterContext(Network(list(case.hosts), case.racks))
         run(["ip", "-n", self.network.switch, "addr", "add", f"{CONTROLLER}/16", "dev", "core"])
 
-    def start_cluster(self) -> None:
-        shares = dict.fromkeys(self.network.rates(), 0.95)
-        self.cluster = self.enterContext(
-            Cluster(PROGRAMS, self.network, self.network.description(shares), reached_at=f"{CONTROLLER}:7400"))
+    def start_cluster(self, environment_of: Callable[[str], dict[str, str]] = lambda _: {}) -> None:
+        rates = self.network.description(dict.fromkeys(self.network.rates(), 0.95))
+        self.cluster = self.enterContext(Cluster(PROGRAMS, self.network, rates, reached_at=f"{CONTROLLER}:7400",
+                                                 environment_of=environment_of))
         self.cluster.fill_source(self.case)
 
     def begin(self, *flags: str) -> subprocess.Popen:
@@ -130,6 +135,52 @@ class RoughLinkTest(FaultsTest):
     def test_frames_out_of_order_make_it_slow_and_nothing_else(self):
         frames, _ = self.expect_the_same_results(Roughness(jitter_seconds=0.02), 1)
         self.assertGreater(frames.overtaken, 0.1 * frames.came)
+
+
+class ClockTest(FaultsTest):
+    def setUp(self):
+        if not LIBFAKETIME.exists():
+            self.skipTest("no libfaketime")
+        tried = subprocess.run([PROGRAMS / "crossmesh-controller", "--version"], capture_output=True, check=False,
+                               env=os.environ | {"LD_PRELOAD": str(LIBFAKETIME)})
+        if tried.returncode != 0:
+            self.skipTest("a sanitizer, which libfaketime is in the way of")
+
+    def environment_of(self, daemon: str) -> dict[str, str]:
+        self.jump(daemon, 0)
+        return {"LD_PRELOAD": str(LIBFAKETIME), "FAKETIME_TIMESTAMP_FILE": str(self.clock(daemon)),
+                "FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+
+    def clock(self, daemon: str) -> pathlib.Path:
+        return self.network.folder / f"{daemon}.clock"
+
+    def jump(self, daemon: str, seconds: int) -> None:
+        """Its clock is ahead by so much from now on."""
+        next_one = self.clock(daemon).with_suffix(".next")
+        next_one.write_text(f"{seconds:+d}\n")
+        next_one.rename(self.clock(daemon))
+
+    def seconds_ahead(self, daemon: str) -> float:
+        """By its last log line, which is one of the last seconds."""
+        time_of_last = datetime.datetime.fromisoformat(self.cluster.entries(daemon)[-1]["time"])
+        return (time_of_last - datetime.datetime.now(datetime.timezone.utc)).total_seconds()
+
+    def test_clocks_that_jump_while_an_operation_runs_change_nothing(self):
+        self.start(relay_case("bc", 1, 8))
+        self.start_cluster(self.environment_of)
+        running = self.begin("--nic-share", "0.05", "--request-id", "once", "--deadline", "120s")  # of some 13 s
+        self.wait_until(lambda: self.network.counters()["c", 0].received > MEBI, 20)
+        for ahead in ((HOUR, -HOUR, DAY, 0), (-DAY, DAY, -HOUR, HOUR), (DAY, 0, -DAY, -HOUR)):
+            for daemon, seconds in zip(("controller", *self.network.hosts), ahead):
+                self.jump(daemon, seconds)
+            time.sleep(3)  # a heartbeat at least
+        operation = json.loads(running.communicate()[0])
+        self.expect_committed(operation)
+        self.assertAlmostEqual(self.seconds_ahead("controller"), DAY, delta=60)
+        self.assertAlmostEqual(self.seconds_ahead("b"), -DAY, delta=60)
+        self.expect_nobody_was_lost()
+        again = self.cluster.reshard(self.case, "--nic-share", "0.05", "--request-id", "once", "--deadline", "120s")
+        self.assertEqual(again["id"], operation["id"])
 
 
 if __name__ == "__main__":
