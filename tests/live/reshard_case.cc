@@ -1,5 +1,6 @@
 #include "tests/live/reshard_case.h"
 
+#include "client/planning/layout_rule_text.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/mesh.h"
@@ -22,6 +23,14 @@ void AddRule(v1::ReshardSide& side, const std::string& pattern, const std::strin
   v1::LayoutRule& rule = *side.add_rules();
   rule.set_pattern(pattern);
   rule.set_layout(layout);
+}
+
+// `rules`, or `layout` for all tensors where there are none.
+absl::Status AddRules(v1::ReshardSide& side, const std::string& rules, const std::string& layout) {
+  if (rules.empty()) return AddRule(side, "*", layout), absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<v1::LayoutRule> split, SplitRules(rules));
+  side.mutable_rules()->Add(split.begin(), split.end());
+  return absl::OkStatus();
 }
 
 // Spread over the whole of it.
@@ -86,9 +95,9 @@ absl::StatusOr<DescribedReshard> DescribedReshard::Create(const ReshardOptions& 
   v1::ReshardSide& to = *made.spec.mutable_destination();
   *from.mutable_inline_mesh() = ToProto(source);
   *to.mutable_inline_mesh() = ToProto(destination);
-  AddRule(from, "*", options.source_layout);
+  RETURN_IF_ERROR(AddRules(from, options.source_rules, options.source_layout));
   for (const std::string& name : options.whole_tensors) AddRule(to, name, "[...]");
-  AddRule(to, "*", options.destination_layout);
+  RETURN_IF_ERROR(AddRules(to, options.destination_rules, options.destination_layout));
   from.set_storage(options.source_storage);
   to.set_storage(options.destination_storage);
   for (const std::string& axis : options.replica_axes) made.spec.add_replica_axes(axis);

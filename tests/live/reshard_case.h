@@ -60,8 +60,10 @@ struct ReshardOptions {
   Manifest manifest;
   std::string source = "on node-0.0";  // mesh
   std::string source_layout = "[...]";
+  std::string source_rules = {};  // docs/text-forms.md; in the place of the layout
   std::string destination = "replica=2 on node-1.0,node-2.0";
   std::string destination_layout = "[...]";
+  std::string destination_rules = {};
   std::vector<std::string> whole_tensors = {};  // by name: not cut at the destination
   std::vector<std::string> replica_axes = {"replica"};
   // Axes of the source over which all hold the same summand: a redistribution, which sums them.
