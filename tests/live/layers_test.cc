@@ -4,9 +4,7 @@
 #include "client/cli/testing/program_run.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
-#include "planner/layers/layer_program_codec.h"
-#include "planner/parallelism/programs/grid_program.h"
-#include "planner/pipeline/schedules/interleaved.h"
+#include "tests/live/layer_steps.h"
 #include "tests/live/pipeline_fixture.h"
 
 #include <csignal>
@@ -36,66 +34,13 @@ using ::testing::UnorderedElementsAreArray;
 constexpr char kModel[] =
     "--layers 2 --hidden 64 --heads 8 --vocabulary 256 --batch 16 --sequence 16 ";
 
-const std::vector<std::string> kWorkers = {"node-0", "node-1", "node-2", "node-3"};
-constexpr char kDevices[] = "node-0.0,node-1.0,node-2.0,node-3.0";
-
-v1::StartPipelineRequest Rehearsed(LayerProgram program, double seconds_of_op) {
-  for (LayerProgram::Op& op : program.ops) op.seconds = seconds_of_op;
-  v1::StartPipelineRequest start;
-  *start.mutable_inline_layers() = ToProto(program);
-  start.set_request_id(NewRequestId());
-  start.set_rehearsal(true);
-  start.mutable_stall_limit()->set_seconds(1);
-  return start;
-}
-
-// Two layers on a grid of four devices, whose ops take their time.
-v1::StartPipelineRequest StepOnGrid(double seconds) {
-  GridProgramRequest request{.model = PlainTransformer("small", 2, 64, 8),
-                             .training = {.batch = 16, .sequence = 16},
-                             .device = *FindDevicePreset("a100")};
-  request.model.vocabulary = 256;
-  request.stages = *StagesOfGrid(*ParseGrid("r=2,z=2"), *ParseDevices(kDevices), {.layers = 2});
-  return Rehearsed(*MakeGridProgram(request), seconds);
-}
-
-// The same with the MLPs on another grid: joints move between the two.
-v1::StartPipelineRequest StepOnGridsOfLayers(double seconds) {
-  GridProgramRequest request{.model = PlainTransformer("small", 2, 64, 8),
-                             .training = {.batch = 16, .sequence = 16},
-                             .device = *FindDevicePreset("a100")};
-  request.model.vocabulary = 256;
-  const LayerGrids grids = *ParseLayerGrids("r=2,z=2+z=4@mlp");
-  const std::vector<Grid> all = {grids.grid, *ParseGrid("z=4")};
-  request.stages = {
-      {.grid = grids.grid,
-       .mesh = std::make_shared<const Mesh>(*MeshOfGrids(all, *ParseDevices(kDevices))),
-       .layers = 2,
-       .others = grids.others}};
-  return Rehearsed(*MakeGridProgram(request), seconds);
-}
-
-// Four layers on two ranks of two devices, each of which has two stages.
-v1::StartPipelineRequest InterleavedStep(double seconds) {
-  constexpr InterleavedCounts kCounts = {.ranks = 2, .chunks = 2, .microbatches = 4};
-  GridProgramRequest request{.model = PlainTransformer("small", 4, 64, 8),
-                             .training = {.batch = 16, .sequence = 16},
-                             .microbatches = kCounts.microbatches,
-                             .device = *FindDevicePreset("a100")};
-  request.model.vocabulary = 256;
-  request.stages = *StagesOfGrid(*ParseGrid("z=2,pipeline=2"), *ParseDevices(kDevices),
-                                 {.layers = 4, .of_rank = kCounts.chunks});
-  request.schedule = *MakeInterleaved(kCounts);
-  return Rehearsed(*MakeGridProgram(request), seconds);
-}
-
 class LayersTest : public PipelineTest {};
 
 TEST_F(LayersTest, GridsAreTunedOnTheWorkers) {
-  ASSERT_NO_FATAL_FAILURE(StartCluster(kWorkers));
+  ASSERT_NO_FATAL_FAILURE(StartCluster(kStepWorkers));
   const std::string tune =
       absl::StrCat("grid tune --controller ", cluster_->controller_address(), " --devices ",
-                   kDevices, " --device a100 --with-pipeline ", kModel);
+                   kStepDevices, " --device a100 --with-pipeline ", kModel);
   const ProgramResult shown = Crossmesh(absl::StrCat(tune, "--top 4 --by-layer"));
   ASSERT_EQ(shown.exit_status, 0) << shown.error;
   EXPECT_THAT(shown.out, HasSubstr("MEASURED"));
@@ -136,9 +81,9 @@ TEST_F(LayersTest, GridsAreTunedOnTheWorkers) {
 // Attention, MLP and logits on grids of their own, some layers too: the joints move real bytes like
 // all else, and each grid has a place between those of one grid for all layers.
 TEST_F(LayersTest, GridsOfLayersAreTunedOnTheWorkers) {
-  ASSERT_NO_FATAL_FAILURE(StartCluster(kWorkers));
+  ASSERT_NO_FATAL_FAILURE(StartCluster(kStepWorkers));
   const std::string tune = absl::StrCat("grid tune --controller ", cluster_->controller_address(),
-                                        " --devices ", kDevices, " --device a100 ", kModel);
+                                        " --devices ", kStepDevices, " --device a100 ", kModel);
   const std::vector<std::string> grids = {"r=2,z=2", "r=2,z=2+z=4@mlp", "r=4+z=4@mlp+c=4@logits",
                                           "c=2,r=2+z=4@1"};
   const ProgramResult shown = Crossmesh(absl::StrCat(tune, absl::StrJoin(grids, " ")));
@@ -173,10 +118,10 @@ TEST_F(LayersTest, GridsOfLayersAreTunedOnTheWorkers) {
 
 // Stages of a rank take turns; the cost model has a closed form of it, the program the ops.
 TEST_F(LayersTest, InterleavedStagesAreTunedOnTheWorkers) {
-  ASSERT_NO_FATAL_FAILURE(StartCluster(kWorkers));
+  ASSERT_NO_FATAL_FAILURE(StartCluster(kStepWorkers));
   const ProgramResult tuned = Crossmesh(absl::StrCat(
       "grid tune --json r=2,pipeline=2 z=2,pipeline=2 --controller ",
-      cluster_->controller_address(), " --devices ", kDevices,
+      cluster_->controller_address(), " --devices ", kStepDevices,
       " --device a100 --with-pipeline --schedule interleaved_1f1b --chunks 2 --layers 4 "
       "--hidden 64 --heads 8 --vocabulary 256 --batch 16 --sequence 16 --microbatch 2"));
   ASSERT_EQ(tuned.exit_status, 0) << tuned.error;
@@ -190,20 +135,24 @@ TEST_F(LayersTest, InterleavedStagesAreTunedOnTheWorkers) {
 
 // One to run the program, however many steps, layers and microbatches.
 TEST_F(LayersTest, StepsMakeNoCalls) {
-  ASSERT_NO_FATAL_FAILURE(StartCluster(kWorkers));
+  ASSERT_NO_FATAL_FAILURE(StartCluster(kStepWorkers));
   constexpr char kStarted[] = "grpc_server_started_total";
   double before = 0;
   constexpr struct {
     v1::StartPipelineRequest (*step)(double seconds_of_op);
     int64_t iterations;
-  } kRuns[] = {{StepOnGrid, 1}, {StepOnGrid, 12}, {StepOnGridsOfLayers, 12}, {InterleavedStep, 12}};
+  } kRuns[] = {{StepOnGrid, 1},
+               {StepOnGrid, 12},
+               {StepOnGridsOfLayers, 12},
+               {StepOnStages, 12},
+               {InterleavedStep, 12}};
   for (const auto& [step, iterations] : kRuns) {
     v1::StartPipelineRequest request = step(1e-5);
     request.set_iterations(iterations);
     ASSERT_OK_AND_ASSIGN(const v1::PipelineRun done, Run(request)->Result());
     ASSERT_EQ(done.state(), v1::PIPELINE_RUN_STATE_DONE) << done.error();
     EXPECT_EQ(Complete(done), iterations);
-    for (const std::string& worker : kWorkers) {
+    for (const std::string& worker : kStepWorkers) {
       ASSERT_OK_AND_ASSIGN(const double all, cluster_->Metric(worker, kStarted));
       ASSERT_OK_AND_ASSIGN(const double programs, cluster_->Metric(worker, kStarted, "RunProgram"));
       EXPECT_EQ(all, before + 1) << worker << " after " << iterations << " iterations";
@@ -214,9 +163,9 @@ TEST_F(LayersTest, StepsMakeNoCalls) {
 }
 
 TEST_F(LayersTest, AxesAreMeasuredOnTheWorkersAndTakenByTuning) {
-  ASSERT_NO_FATAL_FAILURE(StartCluster(kWorkers));
+  ASSERT_NO_FATAL_FAILURE(StartCluster(kStepWorkers));
   const std::string controller = absl::StrCat(" --controller ", cluster_->controller_address());
-  const std::string mesh = absl::StrCat("network measure --mesh 'x=2,y=2 on ", kDevices,
+  const std::string mesh = absl::StrCat("network measure --mesh 'x=2,y=2 on ", kStepDevices,
                                         "' --gather-bytes 8000000", controller);
   const auto measured = [](const ProgramResult& result) {
     EXPECT_EQ(result.exit_status, 0) << result.error;
@@ -231,7 +180,7 @@ TEST_F(LayersTest, AxesAreMeasuredOnTheWorkersAndTakenByTuning) {
   EXPECT_EQ(all["revision"], "2");
   ASSERT_EQ(all["axes"]["positions"].size(), 3) << all;
 
-  const std::string on = absl::StrCat("--devices ", kDevices, " --device a100 ", kModel);
+  const std::string on = absl::StrCat("--devices ", kStepDevices, " --device a100 ", kModel);
   const std::string tune = absl::StrCat("grid tune --json c=2,r=2 r=4 ", on, controller);
   const nlohmann::json tuned = measured(Crossmesh(tune));
   for (const nlohmann::json& grid : tuned["grids"]) {
@@ -300,7 +249,7 @@ class LostInCollectiveTest : public LayersTest, public testing::WithParamInterfa
 };
 
 TEST_P(LostInCollectiveTest, TheStepFailsByLayerCollectiveAndRankAndTheNextOneRuns) {
-  ASSERT_NO_FATAL_FAILURE(StartCluster(kWorkers));
+  ASSERT_NO_FATAL_FAILURE(StartCluster(kStepWorkers));
   v1::StartPipelineRequest request =
       GetParam().interleaved ? InterleavedStep(0.002) : StepOnGrid(0.002);
   request.set_iterations(4);
@@ -320,7 +269,7 @@ TEST_P(LostInCollectiveTest, TheStepFailsByLayerCollectiveAndRankAndTheNextOneRu
   EXPECT_EQ(done.state(), v1::PIPELINE_RUN_STATE_DONE) << done.error();
   EXPECT_EQ(done.failed_iterations(), 1);
   EXPECT_EQ(Complete(done), 3);
-  for (const std::string& worker : kWorkers) ExpectNothingHeld(worker);
+  for (const std::string& worker : kStepWorkers) ExpectNothingHeld(worker);
 }
 
 INSTANTIATE_TEST_SUITE_P(Signals, LostInCollectiveTest,
@@ -328,6 +277,29 @@ INSTANTIATE_TEST_SUITE_P(Signals, LostInCollectiveTest,
                                          LossCase{"KilledInterleaved", SIGKILL, true},
                                          LossCase{"StoppedInterleaved", SIGSTOP, true}),
                          [](const auto& info) { return info.param.name; });
+
+// None of the others waits for the worker when the sum that it has a part of moves no more.
+TEST_F(LayersTest, RanksThatComputeSayWhichCollectiveALostWorkerHolds) {
+  ASSERT_NO_FATAL_FAILURE(StartCluster(kStepWorkers));
+  v1::StartPipelineRequest request = LongOpBesideASum();
+  request.set_iterations(2);
+  const auto run = Run(request);
+  ASSERT_OK(run->WaitFor(
+                   [](const v1::PipelineRun& now) {
+                     return now.state() == v1::PIPELINE_RUN_STATE_RUNNING;
+                   },
+                   kBeginMax)
+                .status());
+  // In the first op, or before it.
+  cluster_->Signal("node-1", SIGSTOP);
+  const std::string error = ErrorOf(WaitForFailure(*run));
+  cluster_->Signal("node-1", SIGCONT);
+  EXPECT_THAT(error, HasSubstr("node-1"));
+  EXPECT_THAT(error, HasSubstr("rank 0: computes layer1.forward, moving sum after layer0.forward"));
+  ASSERT_OK_AND_ASSIGN(const v1::PipelineRun done, run->Result());
+  EXPECT_EQ(done.state(), v1::PIPELINE_RUN_STATE_DONE) << done.error();
+  EXPECT_EQ(Complete(done), 1);
+}
 
 }  // namespace
 }  // namespace crossmesh
