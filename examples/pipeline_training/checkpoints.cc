@@ -1,9 +1,9 @@
 #include "examples/pipeline_training/checkpoints.h"
 
+#include "common/base/status_macros.h"
+
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <system_error>
 
@@ -12,9 +12,14 @@
 #include <absl/strings/strip.h>
 
 namespace crossmesh::training {
+namespace {
+
+constexpr absl::string_view kSuffix = ".safetensors";
+
+}  // namespace
 
 std::string Checkpoints::PathOf(StageIndex stage, int64_t iteration) const {
-  return absl::StrCat(folder_, "/stage-", stage, ".", iteration);
+  return absl::StrCat(folder_, "/stage-", stage, ".", iteration, kSuffix);
 }
 
 std::vector<int64_t> Checkpoints::IterationsOf(StageIndex stage) const {
@@ -27,7 +32,7 @@ std::vector<int64_t> Checkpoints::IterationsOf(StageIndex stage) const {
     int64_t iteration = 0;
     // A file that is being written has another ending.
     if (absl::ConsumePrefix(&number, absl::StrCat("stage-", stage, ".")) &&
-        absl::SimpleAtoi(number, &iteration)) {
+        absl::ConsumeSuffix(&number, kSuffix) && absl::SimpleAtoi(number, &iteration)) {
       iterations.push_back(iteration);
     }
   }
@@ -35,16 +40,11 @@ std::vector<int64_t> Checkpoints::IterationsOf(StageIndex stage) const {
   return iterations;
 }
 
-absl::Status Checkpoints::Write(StageIndex stage, int64_t iteration,
-                                absl::string_view bytes) const {
-  const std::string path = PathOf(stage, iteration), partial = path + ".partial";
-  std::ofstream file(partial, std::ios::binary);
-  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(partial, path, error);
-  if (!file || error) return absl::InternalError(absl::StrCat("cannot write ", path));
+absl::Status Checkpoints::Write(StageIndex stage, int64_t iteration, int64_t steps,
+                                std::span<const CheckpointBox> boxes) const {
+  RETURN_IF_ERROR(WriteCheckpoint(PathOf(stage, iteration), steps, boxes));
   std::vector<int64_t> kept = IterationsOf(stage);
+  std::error_code error;
   for (int64_t i = 0; i + 2 < std::ssize(kept); ++i) {
     std::filesystem::remove(PathOf(stage, kept[i]), error);
   }
@@ -70,11 +70,29 @@ int64_t Checkpoints::NewestBefore(StageIndex stage, int64_t iteration) const {
   return newest;
 }
 
-absl::StatusOr<std::string> Checkpoints::Read(StageIndex stage, int64_t iteration) const {
+absl::StatusOr<CheckpointFiles> Checkpoints::Open(StageIndex stage, int64_t iteration) const {
   const std::string path = PathOf(stage, iteration);
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat("expected a checkpoint ", path));
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  return CheckpointFiles::Open({&path, 1});
+}
+
+absl::StatusOr<CheckpointFiles> Checkpoints::OpenNewest(const std::string& folder,
+                                                        StageIndex stage) {
+  std::vector<Checkpoints> of_processes;
+  int64_t newest = std::numeric_limits<int64_t>::max();
+  std::error_code error;
+  for (std::filesystem::directory_iterator process(folder, error), end; !error && process != end;
+       process.increment(error)) {
+    const Checkpoints& own = of_processes.emplace_back(process->path().string());
+    newest = std::min(newest, own.NewestOf({stage}));
+  }
+  if (of_processes.empty() || newest < 0) {
+    return absl::NotFoundError(
+        absl::StrCat("expected folders with checkpoints of one iteration in ", folder));
+  }
+  std::vector<std::string> paths;
+  for (const Checkpoints& own : of_processes) paths.push_back(own.PathOf(stage, newest));
+  std::ranges::sort(paths);
+  return CheckpointFiles::Open(paths);
 }
 
 void Checkpoints::GoBackTo(StageIndex stage, int64_t iteration) const {

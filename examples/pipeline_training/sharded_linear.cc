@@ -34,6 +34,13 @@ ShardedLinear::ShardedLinear(const Matrix& weights, Parallelism parallelism, int
   }
 }
 
+Box ShardedLinear::BoxOf(int device) const {
+  const int64_t rows = weights_[device].rows(), columns = weights_[device].cols();
+  const int64_t row = parallelism_ == Parallelism::kRows ? device * rows : 0;
+  const int64_t column = parallelism_ == Parallelism::kColumns ? device * columns : 0;
+  return Box({{row, row + rows}, {column, column + columns}});
+}
+
 Shards ShardedLinear::Forward(const Shards& input) const {
   Shards output;
   for (int device = 0; device < devices(); ++device) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/mesh/box.h"
 #include "examples/pipeline_training/model.h"
 
 #include <cstdint>
@@ -36,6 +37,8 @@ class ShardedLinear {
   const Shards& gradient() const { return gradient_; }
   const Shards& weights() const { return weights_; }
   Shards& weights() { return weights_; }
+  // Where in the whole matrix the weights of a device are.
+  Box BoxOf(int device) const;
 
  private:
   int devices() const { return static_cast<int>(weights_.size()); }

@@ -73,8 +73,7 @@ absl::Status StageProcess::Run(PipelineLoop& loop) {
 absl::Status StageProcess::Complete(int64_t iteration) {
   on_step_(step_++, stage_.ApplyGradients());
   if (!checkpoints_.has_value()) return absl::OkStatus();
-  const absl::string_view step(reinterpret_cast<const char*>(&step_), sizeof(step_));
-  return checkpoints_->Write(number_, iteration, absl::StrCat(step, stage_.WeightBytes()));
+  return checkpoints_->Write(number_, iteration, step_, stage_.WeightBoxes());
 }
 
 // All processes have to choose the same checkpoint. What the lost ones have written stays as it is;
@@ -88,17 +87,14 @@ absl::Status StageProcess::GoBack(const PipelineStep& step) {
   // Each stage of this pipeline is a rank. Weights are what they were at first until an iteration
   // is complete.
   const int64_t chosen = step.iteration < 0 ? -1 : checkpoints_->NewestOf(step.lost_ranks);
-  std::string checkpoint(sizeof(step_), '\0');
   if (chosen < 0) {
-    checkpoint += TrainingStage(number_).WeightBytes();
+    stage_.SetInitialWeights();
+    step_ = 0;
   } else {
-    ASSIGN_OR_RETURN(checkpoint, checkpoints_->Read(number_, chosen));
+    ASSIGN_OR_RETURN(const CheckpointFiles checkpoint, checkpoints_->Open(number_, chosen));
+    RETURN_IF_ERROR(stage_.SetWeights(checkpoint));
+    step_ = static_cast<int32_t>(checkpoint.steps());
   }
-  if (checkpoint.size() < sizeof(step_)) {
-    return absl::InvalidArgumentError("checkpoint: expected a step and weights, found less");
-  }
-  RETURN_IF_ERROR(stage_.SetWeightBytes(absl::string_view(checkpoint).substr(sizeof(step_))));
-  std::memcpy(&step_, checkpoint.data(), sizeof(step_));
   if (checkpoints_.has_value()) checkpoints_->GoBackTo(number_, chosen);
   return absl::OkStatus();
 }

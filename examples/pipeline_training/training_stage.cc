@@ -1,6 +1,7 @@
 #include "examples/pipeline_training/training_stage.h"
 
-#include <cstring>
+#include "common/base/status_macros.h"
+
 #include <numeric>
 #include <utility>
 
@@ -21,7 +22,10 @@ const TrainingStage::Shape& TrainingStage::ShapeOf(int stage) {
   return kShapes[stage];
 }
 
-TrainingStage::TrainingStage(int stage) : shape_(ShapeOf(stage)) {
+TrainingStage::TrainingStage(int stage) : shape_(ShapeOf(stage)) { SetInitialWeights(); }
+
+void TrainingStage::SetInitialWeights() {
+  linears_.clear();
   for (const int index : shape_.weights) {
     linears_.emplace_back(Model::InitialWeights(index), shape_.parallelism, shape_.devices);
   }
@@ -93,30 +97,34 @@ void TrainingStage::DropGradients() {
   ForgetStep();
 }
 
-std::string TrainingStage::WeightBytes() const {
-  std::string bytes;
-  for (const ShardedLinear& linear : linears_) {
-    for (const Matrix& shard : linear.weights()) {
-      bytes.append(reinterpret_cast<const char*>(shard.data()), shard.size() * sizeof(float));
+std::vector<CheckpointBox> TrainingStage::WeightBoxes() const {
+  std::vector<CheckpointBox> boxes;
+  for (size_t i = 0; i < linears_.size(); ++i) {
+    const std::string name = absl::StrCat("W", shape_.weights[i]);
+    const Shards& shards = linears_[i].weights();
+    for (int device = 0; device < std::ssize(shards); ++device) {
+      const Matrix& shard = shards[device];
+      boxes.push_back({.tensor = name,
+                       .box = linears_[i].BoxOf(device),
+                       .values = std::span(shard.data(), shard.size())});
+      // The others have the same.
+      if (shape_.parallelism == Parallelism::kBatch) break;
     }
   }
-  return bytes;
+  return boxes;
 }
 
-absl::Status TrainingStage::SetWeightBytes(absl::string_view bytes) {
-  const size_t expected = WeightBytes().size();
-  if (bytes.size() != expected) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("weights: expected ", expected, " bytes, found ", bytes.size()));
-  }
-  for (ShardedLinear& linear : linears_) {
-    for (Matrix& shard : linear.weights()) {
-      const size_t size = shard.size() * sizeof(float);
-      std::memcpy(shard.data(), bytes.data(), size);
-      bytes.remove_prefix(size);
+absl::Status TrainingStage::SetWeights(const CheckpointFiles& checkpoint) {
+  DropGradients();
+  for (size_t i = 0; i < linears_.size(); ++i) {
+    const std::string name = absl::StrCat("W", shape_.weights[i]);
+    Shards& shards = linears_[i].weights();
+    for (int device = 0; device < std::ssize(shards); ++device) {
+      Matrix& shard = shards[device];
+      RETURN_IF_ERROR(
+          checkpoint.Read(name, linears_[i].BoxOf(device), std::span(shard.data(), shard.size())));
     }
   }
-  DropGradients();
   return absl::OkStatus();
 }
 

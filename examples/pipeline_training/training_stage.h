@@ -1,13 +1,12 @@
 #pragma once
 
+#include "examples/pipeline_training/checkpoint_files.h"
 #include "examples/pipeline_training/model.h"
 #include "examples/pipeline_training/sharded_linear.h"
 
-#include <string>
 #include <vector>
 
 #include <absl/status/status.h>
-#include <absl/strings/string_view.h>
 
 namespace crossmesh::training {
 
@@ -41,10 +40,11 @@ class TrainingStage {
   double ApplyGradients();
   void DropGradients();
 
-  // Those of all devices, as floats.
-  std::string WeightBytes() const;
-  // Drops gradients as well. InvalidArgument: so many bytes are not the weights of this stage.
-  absl::Status SetWeightBytes(absl::string_view bytes);
+  // Those of all devices, of "W3" where in it they are; while it has these weights.
+  std::vector<CheckpointBox> WeightBoxes() const;
+  // Both drop gradients as well. As CheckpointFiles::Read.
+  void SetInitialWeights();
+  absl::Status SetWeights(const CheckpointFiles& checkpoint);
 
  private:
   struct Kept {

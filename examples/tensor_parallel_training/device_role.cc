@@ -99,11 +99,15 @@ Tile TileOf(const DeviceRole& role, const Parameter& parameter) {
   return tile;
 }
 
-Matrix CutParameter(const DeviceRole& role, const Parameter& parameter, const Matrix& whole) {
+Matrix RoomFor(const DeviceRole& role, const Parameter& parameter) {
   const Tile tile = TileOf(role, parameter);
-  Matrix stored = parameter.is_matrix || IsOnDiagonal(role, parameter)
-                      ? Matrix(1, Volume(tile))
-                      : Matrix(tile[0][0].length(), tile[0][1].length());
+  return parameter.is_matrix || IsOnDiagonal(role, parameter)
+             ? Matrix(1, Volume(tile))
+             : Matrix(tile[0][0].length(), tile[0][1].length());
+}
+
+Matrix CutParameter(const DeviceRole& role, const Parameter& parameter, const Matrix& whole) {
+  Matrix stored = RoomFor(role, parameter);
   VisitStored(role, parameter, [&](int64_t element, int64_t row, int64_t column) {
     stored.data()[element] = whole(row, column);
   });

@@ -84,7 +84,10 @@ void VisitStored(const DeviceRole& role, const Parameter& parameter, Visit visit
   }
 }
 
-// The elements that the device stores: a block [rows, columns], or a part of one [1, elements].
+// For the elements that the device stores: of a block [rows, columns], or of a part of one
+// [1, elements].
+Matrix RoomFor(const DeviceRole& role, const Parameter& parameter);
+// These elements, of the whole parameter.
 Matrix CutParameter(const DeviceRole& role, const Parameter& parameter, const Matrix& whole);
 
 }  // namespace crossmesh::grid_training

@@ -4,11 +4,11 @@
 #include "common/base/status_macros.h"
 #include "common/mesh/data_type.h"
 #include "common/mesh/mesh.h"
+#include "examples/tensor_parallel_training/state_checkpoint.h"
 #include "planner/parallelism/programs/grid_op.h"
 #include "planner/parallelism/programs/stage_schedule.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 #include <utility>
 
@@ -17,9 +17,6 @@
 
 namespace crossmesh::grid_training {
 namespace {
-
-// Each process has a folder of its own.
-constexpr StageIndex kCheckpoint = 0;
 
 std::map<std::string, std::vector<PhaseOfDevice::Output>> OutputsOf(const LayerProgram& program,
                                                                     RankIndex rank, int64_t slot) {
@@ -93,6 +90,14 @@ absl::Status GridProcess::SetState(std::span<const std::byte> memory, int64_t st
   return absl::OkStatus();
 }
 
+absl::Status GridProcess::SetState(const training::CheckpointFiles& checkpoint) {
+  for (auto& [number, stage] : stages_) {
+    ASSIGN_OR_RETURN(Tensors of_stage, ReadState(checkpoint, stage.role()));
+    stage.SetState(std::move(of_stage), checkpoint.steps());
+  }
+  return absl::OkStatus();
+}
+
 Tensors GridProcess::AllStored() const {
   Tensors all;
   for (const auto& [number, stage] : stages_) {
@@ -109,7 +114,7 @@ std::vector<std::byte> GridProcess::State() const {
 }
 
 absl::Status GridProcess::Run(PipelineLoop& loop) {
-  if (checkpoints_.has_value() && checkpoints_->NewestBefore(kCheckpoint, INT64_MAX) < 0) {
+  if (checkpoints_.has_value() && checkpoints_->NewestBefore(kCheckpointStage, INT64_MAX) < 0) {
     RETURN_IF_ERROR(WriteCheckpoint(-1));
   }
   bool is_first_op = true;
@@ -144,12 +149,13 @@ absl::Status GridProcess::Run(PipelineLoop& loop) {
 }
 
 absl::Status GridProcess::WriteCheckpoint(int64_t iteration) const {
-  const int64_t done = steps();
-  const std::vector<std::byte> state = State();
-  return checkpoints_->Write(
-      kCheckpoint, iteration,
-      absl::StrCat(absl::string_view(reinterpret_cast<const char*>(&done), sizeof(done)),
-                   absl::string_view(reinterpret_cast<const char*>(state.data()), state.size())));
+  std::vector<training::CheckpointBox> boxes;
+  for (const auto& [number, stage] : stages_) {
+    const std::vector<training::CheckpointBox> of_stage =
+        CheckpointBoxesOf(stage.role(), stage.parameters().all_stored());
+    boxes.insert(boxes.end(), of_stage.begin(), of_stage.end());
+  }
+  return checkpoints_->Write(kCheckpointStage, iteration, steps(), boxes);
 }
 
 absl::Status GridProcess::Complete(int64_t iteration) {
@@ -167,17 +173,12 @@ absl::Status GridProcess::GoBack(const PipelineStep& step) {
   if (!checkpoints_.has_value()) {
     return absl::FailedPreconditionError("expected checkpoints to go back to, found none");
   }
-  const int64_t chosen = checkpoints_->NewestBefore(kCheckpoint, step.iteration);
-  ASSIGN_OR_RETURN(const std::string checkpoint, checkpoints_->Read(kCheckpoint, chosen));
-  int64_t done = 0;
-  if (checkpoint.size() < sizeof(done)) {
-    return absl::InvalidArgumentError("checkpoint: expected steps and a state, found less");
-  }
-  std::memcpy(&done, checkpoint.data(), sizeof(done));
-  const auto* const state = reinterpret_cast<const std::byte*>(checkpoint.data()) + sizeof(done);
-  RETURN_IF_ERROR(SetState({state, checkpoint.size() - sizeof(done)}, done));
+  const int64_t chosen = checkpoints_->NewestBefore(kCheckpointStage, step.iteration);
+  ASSIGN_OR_RETURN(const training::CheckpointFiles checkpoint,
+                   checkpoints_->Open(kCheckpointStage, chosen));
+  RETURN_IF_ERROR(SetState(checkpoint));
   pending_ = std::nullopt;
-  checkpoints_->GoBackTo(kCheckpoint, chosen);
+  checkpoints_->GoBackTo(kCheckpointStage, chosen);
   return absl::OkStatus();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "examples/pipeline_training/checkpoint_files.h"
 #include "examples/pipeline_training/checkpoints.h"
 #include "examples/tensor_parallel_training/grid_device.h"
 #include "examples/tensor_parallel_training/state_memory.h"
@@ -38,6 +39,9 @@ absl::StatusOr<std::optional<PhaseOfDevice>> PhaseOn(const TrainingPhase& phase,
                                                      std::span<const DeviceId> devices,
                                                      const DeviceId& device);
 
+// Under which it has its checkpoints: each process has a folder of its own.
+inline constexpr StageIndex kCheckpointStage = 0;
+
 // One device of a grid driven by the loops of a phase's run: tiles of messages to a GridDevice and
 // back, of each stage that its rank has. Thread-compatible.
 class GridProcess {
@@ -57,6 +61,8 @@ class GridProcess {
   // From the state of the phase before, as PhaseOfDevice::memory has it, after so many steps.
   // InvalidArgument: memory of another size.
   absl::Status SetState(std::span<const std::byte> memory, int64_t steps);
+  // From a checkpoint, of this grid or another one. As ReadState; then it may have some of it.
+  absl::Status SetState(const training::CheckpointFiles& checkpoint);
   std::vector<std::byte> State() const;
   int64_t steps() const { return stages_.begin()->second.parameters().steps(); }
 

@@ -5,6 +5,8 @@
 #include "client/outcome.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/mesh.h"
+#include "examples/pipeline_training/checkpoint_files.h"
+#include "examples/pipeline_training/checkpoints.h"
 #include "examples/tensor_parallel_training/grid_process.h"
 #include "examples/tensor_parallel_training/model.h"
 #include "examples/tensor_parallel_training/small_training.h"
@@ -19,6 +21,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,7 +42,7 @@ struct Flags {
   size_t number = 0;  // of a process, or of a phase
   size_t first_phase = 0;
   int64_t memory_max = 0;
-  std::string checkpoints;
+  std::string checkpoints, resume;
   std::string killed_at, stopped_at;  // "3 m0.layer0.qkv.forward"
   int64_t more = 0;
 };
@@ -60,6 +63,10 @@ struct TrainingPlan {
       ASSIGN_OR_RETURN(TrainingPhase phase, ParsePhase(text));
       plan.phases.push_back(std::move(phase));
     }
+    if (!flags.resume.empty()) {
+      ASSIGN_OR_RETURN(plan.resumed,
+                       training::Checkpoints::OpenNewest(flags.resume, kCheckpointStage));
+    }
     for (int64_t process = 0; process < flags.processes; ++process) {
       plan.devices.push_back({.host = absl::StrCat("process-", process)});
     }
@@ -69,7 +76,7 @@ struct TrainingPlan {
   int64_t StepsBefore(size_t phase) const {
     int64_t steps = 0;
     for (; phase > 0 && phases[phase].goes_on; --phase) steps += phases[phase - 1].steps;
-    return steps;
+    return phase == 0 && resumed.has_value() ? steps + resumed->steps() : steps;
   }
   absl::StatusOr<v1::ReshardSide> Side(size_t phase, const std::string& storage) const {
     ASSIGN_OR_RETURN(const GridProgramRequest request, RequestOf(phases[phase], settings, devices));
@@ -79,6 +86,7 @@ struct TrainingPlan {
   TrainingSettings settings;
   std::vector<TrainingPhase> phases = {};
   std::vector<DeviceId> devices = {};
+  std::optional<training::CheckpointFiles> resumed = {};  // what the first phase goes on from
 };
 
 absl::Status TrainAloneAndSay(const Flags& flags, const TrainingPlan& plan) {
@@ -103,9 +111,7 @@ class DeviceProgram {
     GridProcess process(*here, plan_.settings, OptionsOf(phase));
     ASSIGN_OR_RETURN(std::unique_ptr<PipelineLoop> loop, worker_.WaitForPipeline());
     if (plan_.phases[phase].goes_on && !is_replaced(phase)) {
-      ASSIGN_OR_RETURN(const StorageTable::Opened state,
-                       worker_.storages().Open({StorageBefore(phase), device()}));
-      RETURN_IF_ERROR(process.SetState(state.arena->bytes(), plan_.StepsBefore(phase)));
+      RETURN_IF_ERROR(GoOn(phase, process));
     }
     for (;;) {
       const absl::Status why = process.Run(*loop);
@@ -125,6 +131,13 @@ class DeviceProgram {
 
  private:
   const DeviceId& device() const { return plan_.devices[flags_.number]; }
+  // From the phase before, or from what is resumed.
+  absl::Status GoOn(size_t phase, GridProcess& process) const {
+    if (phase == 0) return process.SetState(*plan_.resumed);
+    ASSIGN_OR_RETURN(const StorageTable::Opened state,
+                     worker_.storages().Open({StorageBefore(phase), device()}));
+    return process.SetState(state.arena->bytes(), plan_.StepsBefore(phase));
+  }
   // It takes the place of another process, in the middle of the phase.
   bool is_replaced(size_t phase) const { return phase > 0 && phase == flags_.first_phase; }
 
@@ -136,7 +149,7 @@ class DeviceProgram {
       DieOrStop(step, "complete");
     };
     if (!flags_.checkpoints.empty()) {
-      options.checkpoints = absl::StrCat(flags_.checkpoints, "/", device().host, "-", phase);
+      options.checkpoints = absl::StrCat(flags_.checkpoints, "/phase-", phase, "/", device().host);
       std::error_code ignored;
       std::filesystem::create_directories(options.checkpoints, ignored);
     }
@@ -159,6 +172,10 @@ absl::Status TrainDevice(const Flags& flags, const TrainingPlan& plan) {
   if (flags.number >= plan.devices.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("expected a number below ", plan.devices.size(), ", found ", flags.number));
+  }
+  if (!plan.phases.empty() && plan.phases[0].goes_on != plan.resumed.has_value()) {
+    return absl::InvalidArgumentError(
+        "expected --resume with a first phase that goes_on, found one of them");
   }
   const DeviceId& device = plan.devices[flags.number];
   ASSIGN_OR_RETURN(const std::unique_ptr<Worker> worker,
@@ -229,7 +246,11 @@ int Main(int argc, char** argv) {
                      "Takes the place of a process that was lost in that phase");
   device->add_option("--memory-max", flags.memory_max,
                      "Bytes that messages and states may take; 0: as many as the machine has");
-  device->add_option("--checkpoints", flags.checkpoints, "A folder that all processes share");
+  device->add_option("--checkpoints", flags.checkpoints,
+                     "A folder that all processes share: they write phase-0/process-3 and so on");
+  device->add_option("--resume", flags.resume,
+                     "The folder phase-N of a training, on any grid, which the first phase goes on "
+                     "from");
   device->add_option("--kill-at", flags.killed_at,
                      "Step, and op before which it kills itself; or \"complete\"");
   device->add_option("--stop-at", flags.stopped_at, "Likewise: stops, until it gets SIGCONT");
