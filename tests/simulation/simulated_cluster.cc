@@ -1,5 +1,8 @@
 #include "tests/simulation/simulated_cluster.h"
 
+#include "tests/simulation/delayed_store.h"
+#include "tests/simulation/simulated_state_folder.h"
+
 #include <algorithm>
 #include <exception>
 #include <utility>
@@ -16,6 +19,7 @@ constexpr absl::Duration kRequestsEnd = absl::Seconds(390);
 constexpr absl::Duration kEnd = absl::Seconds(540);
 // Which a controller needs to end at most, when it hears that it no longer leads.
 constexpr absl::Duration kProcessEnd = absl::Milliseconds(20);
+constexpr absl::Duration kRestartPause = absl::Seconds(1);
 
 }  // namespace
 
@@ -75,7 +79,12 @@ void SimulatedCluster::AddNodes() {
                                        .history = history_,
                                        .controllers = controller_list}));
   }
-  if (has_etcd_) etcd_ = std::make_unique<SimulatedEtcd>(AddNode("etcd"), history_);
+  if (has_etcd_) {
+    etcd_ = std::make_unique<SimulatedEtcd>(AddNode("etcd"), history_);
+  } else {
+    state_ = std::make_unique<SimulatedStateFolder>(*nodes_[0], options_.seed,
+                                                    [this] { StartAgain(0, kRestartPause); });
+  }
 }
 
 SimulatedCluster::~SimulatedCluster() {
@@ -152,6 +161,7 @@ void SimulatedCluster::KillProcess(int node) {
     network_.Reset(*nodes_[node]);
     controllers_[node]->EndTerm();
     candidates_[node] = nullptr;
+    if (state_ != nullptr) state_->Close();
   } else if (etcd_ != nullptr && nodes_[node].get() == &etcd_->node()) {
     nodes_[node]->Kill();
     network_.Reset(*nodes_[node]);
@@ -163,8 +173,26 @@ void SimulatedCluster::KillProcess(int node) {
 void SimulatedCluster::StartController(int node) {
   nodes_[node]->Start();
   if (has_etcd_) return StartCandidate(node);
-  nodes_[node]->After(absl::Milliseconds(300), [this, node] {
-    Lead(node, std::make_shared<DelayedStore>(*nodes_[node], disk_, history_), ++epoch_);
+  nodes_[node]->After(absl::Milliseconds(300), [this, node] { OpenStore(node); });
+}
+
+void SimulatedCluster::OpenStore(int node) {
+  const absl::Status opened = state_->Open();
+  if (opened.ok()) {
+    return Lead(node, std::make_shared<DelayedStore>(*nodes_[node], state_->store(), history_),
+                state_->next_epoch());
+  }
+  const bool may_pass = absl::IsUnavailable(opened) || absl::IsResourceExhausted(opened);
+  if (!may_pass) history_.Violated(absl::StrCat("no store: ", opened.ToString()));
+  StartAgain(node, kRestartPause);
+}
+
+// As a service manager does.
+void SimulatedCluster::StartAgain(int node, absl::Duration pause) {
+  world_.After(absl::ZeroDuration(), [this, node, pause, life = nodes_[node]->life()] {
+    if (nodes_[node]->life() != life) return;
+    KillProcess(node);
+    world_.After(pause, [this, node] { StartProcess(node); });
   });
 }
 
@@ -202,130 +230,6 @@ void SimulatedCluster::StartCandidate(int node) {
                 if (controllers_[node]->leads()) start_again();
               }});
   candidate.store->Open([&candidate] { candidate.election->Start(); });
-}
-
-// Whether operations may be unable to end as long as it lasts.
-bool SimulatedCluster::IsOfStore(const SimulatedFault& fault) const {
-  const int controllers = static_cast<int>(controllers_.size());
-  const auto is_of_store = [&](int node) {
-    return node < controllers || (has_etcd_ && node == std::ssize(nodes_) - 1);
-  };
-  switch (fault.kind) {
-    case SimulatedFault::Kind::kSwizzle:
-    case SimulatedFault::Kind::kDelay:
-    case SimulatedFault::Kind::kLoss:
-    case SimulatedFault::Kind::kPauseInCommit:
-    case SimulatedFault::Kind::kPowerLoss:
-    case SimulatedFault::Kind::kDiskFull:
-    case SimulatedFault::Kind::kSyncFailures:
-    case SimulatedFault::Kind::kBitFlip:
-      return true;
-    default:
-      return is_of_store(fault.node) || is_of_store(fault.other);
-  }
-}
-
-void SimulatedCluster::Apply(const SimulatedFault& fault) {
-  world_.Log("FAULT", options_.keeps_log ? fault.ToString() : "");
-  if (IsOfStore(fault)) disturbed_ = std::max(disturbed_, world_.now() + fault.length);
-  SimulatedNode& node = *nodes_[fault.node];
-  const auto later = [this, &fault](SimulatedWorld::Step step) {
-    world_.After(fault.length, std::move(step));
-  };
-  switch (fault.kind) {
-    case SimulatedFault::Kind::kKill:
-      KillProcess(fault.node);
-      return later([this, number = fault.node] { StartProcess(number); });
-    case SimulatedFault::Kind::kPause:
-      return Pause(node, fault.length);
-    case SimulatedFault::Kind::kPauseInCommit:
-      return PauseInCommit(fault.length);
-    case SimulatedFault::Kind::kPauseAtOrder:
-      return PauseAtOrder(fault.length);
-    case SimulatedFault::Kind::kCut:
-      network_.Clog(fault.other, fault.node);
-      later([this, fault] { network_.Unclog(fault.other, fault.node); });
-      [[fallthrough]];
-    case SimulatedFault::Kind::kCutOneWay:
-      network_.Clog(fault.node, fault.other);
-      return later([this, fault] { network_.Unclog(fault.node, fault.other); });
-    case SimulatedFault::Kind::kSwizzle:
-      return Swizzle(fault);
-    case SimulatedFault::Kind::kDelay:
-      network_.SetDelay(absl::Seconds(fault.amount));
-      return later([this] { network_.SetDelay(absl::ZeroDuration()); });
-    case SimulatedFault::Kind::kLoss:
-      network_.SetLoss(fault.amount);
-      return later([this] { network_.SetLoss(0); });
-    case SimulatedFault::Kind::kFlips:
-      fabric_.SetFlips(fault.amount);
-      return later([this] { fabric_.SetFlips(0); });
-    case SimulatedFault::Kind::kWallJump:
-      return node.JumpWallClock(absl::Seconds(fault.amount));
-    case SimulatedFault::Kind::kDrift:
-      node.SetSpeed(fault.amount);
-      return later([&node] { node.SetSpeed(1); });
-    case SimulatedFault::Kind::kCompact:
-      if (etcd_ != nullptr) etcd_->Compact();
-      return;
-    case SimulatedFault::Kind::kPowerLoss:
-    case SimulatedFault::Kind::kDiskFull:
-    case SimulatedFault::Kind::kSyncFailures:
-    case SimulatedFault::Kind::kBitFlip:
-      return;
-  }
-}
-
-void SimulatedCluster::Pause(SimulatedNode& node, absl::Duration length) {
-  node.Pause();
-  network_.WatchPaused(node);
-  world_.After(length, [&node] { node.Resume(); });
-}
-
-// The answer waits for it until another one leads.
-void SimulatedCluster::PauseInCommit(absl::Duration length) {
-  if (etcd_ == nullptr) return;
-  etcd_->OnNextCommit([this, length] {
-    disturbed_ = std::max(disturbed_, world_.now() + length);
-    for (const auto& controller : controllers_) {
-      if (controller->leads()) Pause(controller->node(), length);
-    }
-  });
-}
-
-void SimulatedCluster::PauseAtOrder(absl::Duration length) {
-  for (const auto& worker : workers_) {
-    worker->OnNextCommitOrder([this, length, paused = worker.get()] {
-      for (const auto& other : workers_) other->OnNextCommitOrder(nullptr);
-      Pause(paused->node(), length);
-    });
-  }
-}
-
-void SimulatedCluster::Swizzle(const SimulatedFault& fault) {
-  const int nodes = static_cast<int>(nodes_.size());
-  const int cuts = 2 + world_.Pick(2 * nodes);
-  for (int i = 0; i < cuts; ++i) {
-    const int from = world_.Pick(nodes);
-    const int to = world_.Pick(nodes);
-    world_.After(world_.Between(absl::ZeroDuration(), fault.length / 2),
-                 [this, from, to] { network_.Clog(from, to); });
-    world_.After(world_.Between(fault.length / 2, fault.length),
-                 [this, from, to] { network_.Unclog(from, to); });
-  }
-}
-
-void SimulatedCluster::Heal() {
-  network_.UnclogAll();
-  network_.SetDelay(absl::ZeroDuration());
-  network_.SetLoss(0);
-  fabric_.SetFlips(0);
-  for (int i = 0; i < std::ssize(nodes_); ++i) {
-    nodes_[i]->SetSpeed(1);
-    nodes_[i]->Resume();
-    StartProcess(i);
-  }
-  world_.Log("FAULT", "no more");
 }
 
 }  // namespace crossmesh

@@ -1,7 +1,5 @@
 #pragma once
 
-#include "controller/store/memory_store.h"
-#include "tests/simulation/delayed_store.h"
 #include "tests/simulation/sample_reshards.h"
 #include "tests/simulation/simulated_candidate.h"
 #include "tests/simulation/simulated_client.h"
@@ -25,6 +23,8 @@
 
 namespace crossmesh {
 
+class SimulatedStateFolder;
+
 // The cluster of a simulation. Nodes are numbered: controllers, workers, clients, etcd.
 class SimulatedCluster {
  public:
@@ -34,9 +34,6 @@ class SimulatedCluster {
   SimulationResult Run();
 
  private:
-  // So few that clients which were away find some forgotten.
-  static constexpr size_t kCommitsKept = 20;
-
   SimulatedNode& AddNode(std::string name);
   void AddNodes();
   bool IsOfStore(const SimulatedFault& fault) const;
@@ -46,10 +43,13 @@ class SimulatedCluster {
   void StartProcess(int node);
   void KillProcess(int node);
   void StartController(int node);
+  void OpenStore(int node);
+  void StartAgain(int node, absl::Duration pause);
   void StartCandidate(int node);
   void Lead(int node, std::shared_ptr<MetadataStore> store, uint64_t epoch);
 
   void Apply(const SimulatedFault& fault);
+  void ApplyToDisk(const SimulatedFault& fault);
   void Pause(SimulatedNode& node, absl::Duration length);
   void PauseInCommit(absl::Duration length);
   void PauseAtOrder(absl::Duration length);
@@ -76,11 +76,10 @@ class SimulatedCluster {
   std::vector<std::unique_ptr<SimulatedNode>> nodes_;
   std::vector<int64_t> versions_;
   std::vector<SimulatedWorker*> worker_list_;
-  MemoryStore disk_{kCommitsKept};
-  uint64_t epoch_ = 1'000'000;
   absl::Duration disturbed_;  // the store, last
   std::vector<SimulatedFault> faults_;
-  std::unique_ptr<SimulatedEtcd> etcd_;  // null: the controller has a disk
+  std::unique_ptr<SimulatedEtcd> etcd_;  // null: the controller has a state folder
+  std::unique_ptr<SimulatedStateFolder> state_;
   std::vector<std::unique_ptr<Candidate>> candidates_;
   std::vector<std::unique_ptr<SimulatedController>> controllers_;
   std::vector<std::unique_ptr<SimulatedWorker>> workers_;

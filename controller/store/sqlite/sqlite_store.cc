@@ -48,8 +48,10 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const Options& op
                                                        .index = store->index_,
                                                        .readers = store->readers_},
                                                       std::move(opened)));
-  store->verifier_ =
-      Thread("store-verifier", [store = store.get()] { store->VerifyAgainAndAgain(); });
+  if (options.has_threads) {
+    store->verifier_ =
+        Thread("store-verifier", [store = store.get()] { store->VerifyAgainAndAgain(); });
+  }
   return store;
 }
 

@@ -31,9 +31,13 @@ struct SqliteStoreOptions {
   absl::Duration verify_interval = absl::Hours(1);
   absl::Duration checkpoint_interval = absl::Hours(1);
 
+  // False: the store has no threads. Who commits does the work, and nothing is done by itself as
+  // time goes by.
+  bool has_threads = true;
+
   // The name of the SQLite VFS for the database and the watermark; empty: that of the system.
   std::string vfs;
-  // Called once, on a thread of the store, when the disk has failed too often for going on to make
+  // Called once, on the thread that writes, when the disk has failed too often for going on to make
   // sense: its owner should end, and be started again. Must not call the store.
   std::function<void(const absl::Status&)> on_fatal;
 };

@@ -53,7 +53,9 @@ absl::StatusOr<std::unique_ptr<StoreWriter>> StoreWriter::Start(const Parts& par
   std::unique_ptr<StoreWriter> writer(new StoreWriter(parts, std::move(opened)));
   RETURN_IF_ERROR(writer->Attach());
   writer->space_.RestoreReserve();
-  writer->thread_ = Thread("store-writer", [writer = writer.get()] { writer->Run(); });
+  if (parts.options.has_threads) {
+    writer->thread_ = Thread("store-writer", [writer = writer.get()] { writer->Run(); });
+  }
   return writer;
 }
 
@@ -70,6 +72,7 @@ StoreWriter::~StoreWriter() {
     is_stopping_ = true;
     has_work_.SignalAll();
   }
+  if (!parts_.options.has_threads) Close();
   thread_.Join();
 }
 
@@ -102,13 +105,19 @@ void StoreWriter::CommitThen(StoreTransaction transaction, MetadataStore::Commit
       has_work_.Signal();
     }
   }
-  if (!refused.ok()) done(refused);
+  if (!refused.ok()) return done(refused);
+  if (!parts_.options.has_threads) RunDue();
 }
 
 void StoreWriter::RunDue() {
+  int64_t asked = 0;
+  {
+    const MutexLock lock(mutex_);
+    asked = ++due_asked_;
+    has_work_.Signal();
+  }
+  if (!parts_.options.has_threads) RunOnce();
   const MutexLock lock(mutex_);
-  const int64_t asked = ++due_asked_;
-  has_work_.Signal();
   while (due_done_ < asked) has_done_due_.Wait(mutex_);
 }
 
@@ -140,10 +149,20 @@ StoreWriter::Figures StoreWriter::figures() const {
 }
 
 void StoreWriter::Run() {
-  for (std::vector<Waiting> batch; WaitForWork(batch); batch.clear()) {
-    if (!batch.empty()) CommitBatch(std::move(batch));
-    DoWhatIsDue();
+  while (RunOnce()) {
   }
+  Close();
+}
+
+bool StoreWriter::RunOnce() {
+  std::vector<Waiting> batch;
+  if (!WaitForWork(batch)) return false;
+  if (!batch.empty()) CommitBatch(std::move(batch));
+  DoWhatIsDue();
+  return true;
+}
+
+void StoreWriter::Close() {
   if (is_uncertain_ || !damage().ok()) return;
   // The next one that opens it has nothing to recover.
   const absl::Status emptied =

@@ -24,7 +24,8 @@
 namespace crossmesh {
 
 // The thread that writes: what comes while the disk is busy goes together with the next commit of
-// SQLite. It also does what time asks for. Thread-safe.
+// SQLite. It also does what time asks for. Thread-safe; without a thread of its own,
+// thread-compatible.
 class StoreWriter {
  public:
   // Transactions in one commit of SQLite, and what may wait for it.
@@ -77,6 +78,9 @@ class StoreWriter {
   absl::Status Attach();
 
   void Run();
+  // False: it is to stop.
+  bool RunOnce();
+  void Close();
   bool WaitForWork(std::vector<Waiting>& batch);
   void CommitBatch(std::vector<Waiting> batch);
   // Answers those for which there is no room, and leaves the others.
@@ -94,7 +98,7 @@ class StoreWriter {
 
   const Parts parts_;
 
-  // Of the writer's thread.
+  // Of the thread that writes.
   OpenedDatabase database_;
   std::unique_ptr<CommitWriter> writer_;
   StoreSpace space_;

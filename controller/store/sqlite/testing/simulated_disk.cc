@@ -55,6 +55,11 @@ void SimulatedDisk::PowerOff() {
   LosePower();
 }
 
+void SimulatedDisk::CutOff() {
+  const MutexLock lock(mutex_);
+  ++generation_;
+}
+
 bool SimulatedDisk::is_off() const {
   const MutexLock lock(mutex_);
   return is_off_;

@@ -37,6 +37,8 @@ class SimulatedDisk {
   void PowerOffAfter(int64_t operations);
   void PowerOff();
   bool is_off() const;
+  // The process that has files open has ended: they are unusable, and what it has written stays.
+  void CutOff();
   // The disk as it is found: open files stay unusable.
   void PowerOn();
 
