@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import pathlib
 import shutil
-import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -23,19 +21,22 @@ from crossmesh.errors import FailedPreconditionError, InvalidArgumentError, Unav
 
 _START_SECONDS = 60.0
 _END_SECONDS = 10.0
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True)
+_BECOMES_PROGRAM = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+if os.getppid() != int(sys.argv[1]):
+    sys.exit(1)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
 
 
-def _ends_with(parent: int) -> Callable[[], None]:
-    """For a child before its program: it is killed when this process is, however that ends."""
+def _ending_with_this_process(words: list[str]) -> list[str]:
+    """The words of a program that is killed when this process ends, however that is.
 
-    def prepare() -> None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return prepare
+    An interpreter becomes the program, since code between fork and exec may hang where threads are, as there are with
+    JAX.
+    """
+    return [sys.executable, "-IS", "-c", _BECOMES_PROGRAM, str(os.getpid()), *words]
 
 
 class _Daemon:
@@ -49,8 +50,8 @@ class _Daemon:
         self._notices.bind(str(notices))
         with open(self.log, "wb") as log:
             self._process = subprocess.Popen(
-                [*words, "--ready-file", str(self._ready_file)], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                env={**os.environ, "NOTIFY_SOCKET": str(notices)}, preexec_fn=_ends_with(os.getpid()),
+                _ending_with_this_process([*words, "--ready-file", str(self._ready_file)]),
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, "NOTIFY_SOCKET": str(notices)},
                 # Out of the way of Ctrl-C, which a terminal and Jupyter send to all of a process's group.
                 start_new_session=True)
 

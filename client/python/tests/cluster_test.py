@@ -71,6 +71,13 @@ def test_ctrl_c_is_for_the_process_and_not_for_its_daemons():
         assert all(os.getpgid(pid) != os.getpgrp() for pid in cluster.pids)
 
 
+def test_no_code_runs_in_a_fork_of_a_process_that_may_have_threads():
+    script = ("import os\nos.register_at_fork(before=lambda: print('forked'))\nimport crossmesh\n"
+              "with crossmesh.local_cluster(workers=1) as cluster:\n    print(len(cluster.pids))")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "2\n"
+
+
 def test_daemons_end_with_a_process_that_is_killed():
     script = ("import crossmesh, sys\nwith crossmesh.local_cluster(workers=1) as cluster:\n"
               "    print(*cluster.pids, flush=True)\n    sys.stdin.read()")

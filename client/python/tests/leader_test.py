@@ -107,11 +107,12 @@ class Etcd:
         self._path = str(folder / "localhost:1")
         with open(folder / "etcd.log", "wb") as log:
             self._process = subprocess.Popen(
-                ["/usr/bin/etcd", "--data-dir=data", f"--listen-client-urls={client}",
+                cluster._ending_with_this_process([
+                 "/usr/bin/etcd", "--data-dir=data", f"--listen-client-urls={client}",
                  f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}",
                  f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}", "--max-txn-ops=4096",
-                 "--heartbeat-interval=10", "--election-timeout=100"],
-                cwd=folder, stdout=log, stderr=log, preexec_fn=cluster._ends_with(os.getpid()))
+                 "--heartbeat-interval=10", "--election-timeout=100"]),
+                cwd=folder, stdout=log, stderr=log)
 
     def await_service(self):
         until = time.monotonic() + 60
