@@ -56,6 +56,12 @@ class WheelTest(unittest.TestCase):
         for block in blocks:
             self.run_python("-c", block)
 
+    def test_what_calls_the_driver_for_memory_of_gpus_is_in_it(self):
+        self.run_python("-c", "from crossmesh import gpu_memory; gpu_memory._crossmesh_memory().Memory")
+
+    def test_a_notebook_runs(self):
+        self.run_python("client/python/tests/notebook.py", "--print", "docs/notebooks/plans.ipynb")
+
 
 if __name__ == "__main__":
     if not PYTHON.exists() or not (BUILD / "python/crossmesh/api.binpb").exists():
