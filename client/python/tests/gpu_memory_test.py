@@ -15,10 +15,11 @@ import numpy
 import pytest
 
 import crossmesh
-from crossmesh import errors, programs
+from crossmesh import cluster, errors, programs
 from crossmesh.gpu_memory import _crossmesh_memory
 
-DRIVER = str(programs.folder().parent / "standin" / "libcuda.so.1")
+STAND_INS = programs.folder().parent / "standin"
+DRIVER = str(STAND_INS / "libcuda.so.1")
 pytestmark = pytest.mark.skipif(
     not pathlib.Path(DRIVER).exists(), reason="needs the stand-in for the CUDA driver, which a build of all has")
 MANIFEST = crossmesh.Manifest([
@@ -71,16 +72,20 @@ class PlainWorker(threading.Thread):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def context():
+def contexts():
+    """Of two devices, of which the first is current."""
+    os.environ["CROSSMESH_STANDIN_DEVICES"] = "2"
     driver = _crossmesh_memory().Driver(DRIVER)
     driver.call("cuInit", 0)
-    made = ctypes.c_void_p()
-    driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(made), 0)
-    driver.call("cuCtxSetCurrent", made)
+    made = [ctypes.c_void_p(), ctypes.c_void_p()]
+    for number, one in enumerate(made):
+        driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(one), number)
+    driver.call("cuCtxSetCurrent", made[0])
     yield made
     gc.collect()
     driver.call("cuCtxSetCurrent", None)
-    driver.call("cuDevicePrimaryCtxRelease_v2", 0)
+    for number in range(2):
+        driver.call("cuDevicePrimaryCtxRelease_v2", number)
 
 
 @pytest.fixture
@@ -180,6 +185,52 @@ def test_memory_of_a_host_and_of_another_gpu_are_refused(tmp_path, worker):
         _storage(tmp_path, cuda_device=7)
     with pytest.raises(errors.UnimplementedError, match=r"found that of GPU GPU-1; gpu_storage\(\)"):
         crossmesh.worker_memory(tmp_path / "memory").storage("s", "a.1", MANIFEST, MESH, RULES)
+
+
+class ClusterOfGpus(cluster.LocalCluster):
+    """Worker N has the stand-in for GPU N as device node-N.1."""
+
+    def _worker_words(self, worker):
+        libraries = [("cuda", "libcuda.so.1"), ("nccl", "libnccl.so.2"), ("m2n", "libnccl_m2n.so.0")]
+        return [*super()._worker_words(worker),
+                *(word for name, file in libraries for word in (f"--{name}-library", str(STAND_INS / file))),
+                "--gpu", f"node-{worker}.1=GPU-7374616e-6469-6e00-{worker:02x}00-000000000000"]
+
+
+def _elements(tile):
+    interface = tile.__cuda_array_interface__
+    count = int(numpy.prod(interface["shape"]))
+    memory = (ctypes.c_float * count).from_address(interface["data"][0])
+    return numpy.ctypeslib.as_array(memory).reshape(interface["shape"])
+
+
+def test_what_is_written_to_tiles_of_gpus_arrives_in_those_of_others(monkeypatch, contexts):
+    """Real workers and processes of GPUs, over stand-ins."""
+    monkeypatch.setenv("CROSSMESH_STANDIN_KERNELS", str(STAND_INS / "libcrossmesh_host_kernels.so.1"))
+    driver = _crossmesh_memory().Driver(DRIVER)
+    manifest = crossmesh.Manifest([crossmesh.Tensor("w", "F32", [101, 64]), crossmesh.Tensor("b", "F32", [64])])
+    values = {tensor.name: numpy.random.default_rng(1).random(tensor.shape, numpy.float32) for tensor in manifest}
+    mesh, cut, whole = "x=2 on node-0.1,node-1.1", "* [x, ...] chunk", "* [...]"
+    with ClusterOfGpus(2, 1) as running:
+        def storage(rank, *named, **options):
+            driver.call("cuCtxSetCurrent", contexts[rank])
+            return running.memory(rank).gpu_storage(
+                named[0], f"node-{rank}.1", manifest, mesh, named[1], cuda_device=rank, driver=DRIVER, **options)
+
+        for rank in range(2):
+            source = storage(rank, "trained", cut)
+            for tile in (tile for name in source for tile in source.tiles(name)):
+                _elements(tile)[...] = values[tile.tensor][tile.box]
+        running.client.reshard(
+            manifest, (mesh, cut, "trained"), (mesh, whole, "serving"), create_destination=True, timeout=120)
+        for rank in range(2):
+            target = storage(rank, "serving", whole, create=False)
+            assert target.generation == 2 and target.tiles("w")[0].__dlpack_device__() == (2, rank)
+            for tile in (tile for name in target for tile in target.tiles(name)):
+                assert numpy.array_equal(_elements(tile), values[tile.tensor][tile.box])
+        del source, target, tile
+        gc.collect()
+    driver.call("cuCtxSetCurrent", contexts[0])
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch, which tests/peers/run installs")
