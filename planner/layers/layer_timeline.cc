@@ -20,18 +20,6 @@ struct MessageId {
   int32_t index = 0;
 };
 
-// What one rank waits for another time than another rank counts once.
-double SecondsCovered(std::vector<TimeSpan>& spans) {
-  std::ranges::sort(spans, {}, &TimeSpan::begin);
-  double covered = 0;
-  double until = 0;
-  for (const TimeSpan& span : spans) {
-    covered += std::max(0.0, span.end - std::max(span.begin, until));
-    until = std::max(until, span.end);
-  }
-  return covered;
-}
-
 class LayerRun {
  public:
   LayerRun(const LayerProgram& program, const TransferCosts& costs)
@@ -54,7 +42,7 @@ class LayerRun {
     for (int32_t t = 0; t < std::ssize(program.transfers); ++t) {
       const auto& messages = program.transfers[t].messages;
       run_.messages.emplace_back(messages.size(), TimeSpan{.begin = kNever, .end = kNever});
-      exposed_.emplace_back(messages.size());
+      run_.message_exposures.emplace_back(messages.size());
       for (int32_t m = 0; m < std::ssize(messages); ++m) {
         outputs_[messages[m].producer].push_back({t, m});
         inputs_[messages[m].consumer].push_back({t, m});
@@ -127,7 +115,9 @@ class LayerRun {
       const double begin = std::clamp(passing.begin, since, passing.end);
       run_.waits[op].for_others += begin - since;
       run_.waits[op].for_transfers += passing.end - begin;
-      exposed_[message.transfer][message.index].push_back({begin, passing.end});
+      // Of a giver and a receiver that both wait the one that waits longer: they wait to its end.
+      double& exposed = run_.message_exposures[message.transfer][message.index].exposed;
+      exposed = std::max(exposed, passing.end - begin);
       since = passing.end;
     }
   }
@@ -164,14 +154,12 @@ class LayerRun {
 
   void Measure() {
     for (const TimeSpan& op : run_.ops) run_.seconds = std::max(run_.seconds, op.end);
-    for (size_t t = 0; t < exposed_.size(); ++t) {
+    for (size_t t = 0; t < run_.messages.size(); ++t) {
       LayerTimeline::Exposure& of = run_.exposures[t];
-      auto& of_messages = run_.message_exposures.emplace_back();
-      for (size_t m = 0; m < exposed_[t].size(); ++m) {
+      for (size_t m = 0; m < run_.messages[t].size(); ++m) {
         const TimeSpan& passing = run_.messages[t][m];
-        const double exposed = SecondsCovered(exposed_[t][m]);
-        const double hidden = passing.end - passing.begin - exposed;
-        of_messages.push_back({.exposed = exposed, .hidden = hidden});
+        auto& [exposed, hidden] = run_.message_exposures[t][m];
+        hidden = passing.end - passing.begin - exposed;
         of.exposed += exposed;
         of.hidden += hidden;
       }
@@ -185,8 +173,6 @@ class LayerRun {
   std::vector<size_t> place_;                             // of an op among those of its rank
   std::vector<Rank> ranks_;
   EventTimes running_;  // ends of the ops that ranks compute
-  // [transfer][message]: while a rank waits for it.
-  std::vector<std::vector<std::vector<TimeSpan>>> exposed_;
   LayerTimeline run_;
 };
 

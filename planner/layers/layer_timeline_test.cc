@@ -114,6 +114,64 @@ TEST(LayerTimelineTest, AMessageWaitsUntilTheReceiverHasUsedTheOneBefore) {
   EXPECT_DOUBLE_EQ(run.waits[2].for_transfers, 2);
 }
 
+// An op that needs three messages waits from 1 s on. They arrive at 4 s, 2 s and 3 s, and each is
+// waited for from where the one before it has arrived, whatever their order in the program.
+TEST(LayerTimelineTest, AWaitIsDealtOutInTheOrderOfArrivals) {
+  LayerProgram program = ProgramOf({{}, {.seconds = 1}, {.seconds = 1}});
+  for (int transfer = 0; transfer < 3; ++transfer) AddTransfer({{0, 2}}, 1, program);
+  const LayerTimeline run = SimulateLayers(program, CostsOf({4, 2, 3}));
+  ExpectSpan(run.ops[2], 4, 5);
+  for (int transfer = 0; transfer < 3; ++transfer) {
+    EXPECT_DOUBLE_EQ(run.exposures[transfer].exposed, 1) << transfer;
+  }
+  EXPECT_DOUBLE_EQ(run.exposures[0].hidden, 3);
+  EXPECT_DOUBLE_EQ(run.exposures[1].hidden, 1);
+  EXPECT_DOUBLE_EQ(run.exposures[2].hidden, 2);
+  EXPECT_DOUBLE_EQ(run.waits[2].for_transfers, 3);
+}
+
+// A message from 1 s to 5 s. Its giver waits for the buffer from 3 s on, and its receiver for the
+// message from `idle_from` on: what both wait counts once.
+TEST(LayerTimelineTest, OfTheTwoRanksOfAMessageTheLongerWaitCounts) {
+  const struct {
+    double idle_from;
+    double exposed;
+  } cases[] = {{4, 2}, {3, 2}, {1.5, 3.5}};
+  for (const auto& [idle_from, exposed] : cases) {
+    LayerProgram program = ProgramOf({{.rank = 0, .seconds = 1},
+                                      {.rank = 0, .seconds = 2},
+                                      {.rank = 0, .seconds = 1},
+                                      {.rank = 1, .seconds = idle_from},
+                                      {.rank = 1, .seconds = 1},
+                                      {.rank = 1, .seconds = 1}});
+    AddTransfer({{0, 4}, {2, 5}}, 1, program);
+    const LayerTimeline run = SimulateLayers(program, CostsOf({4}));
+    ExpectSpan(run.messages[0][0], 1, 5);
+    EXPECT_DOUBLE_EQ(run.waits[2].for_transfers, 2);
+    EXPECT_DOUBLE_EQ(run.waits[4].for_transfers, 5 - idle_from);
+    EXPECT_DOUBLE_EQ(run.message_exposures[0][0].exposed, exposed);
+    EXPECT_DOUBLE_EQ(run.message_exposures[0][0].hidden, 4 - exposed);
+    EXPECT_DOUBLE_EQ(run.message_exposures[0][1].exposed, 4);
+  }
+}
+
+// On two ports, messages that arrive in the moment in which ops end: one of the op's rank, one that
+// shares the port with what the op gives, and one of the same transfer. All times are exact in
+// binary, so that whichever is looked at first, nothing may differ.
+TEST(LayerTimelineTest, WhatEndsWhenAMessageArrivesFindsItsPortFree) {
+  LayerProgram program = ProgramOf({{.seconds = 1}, {.seconds = 2}, {.seconds = 2}, {}, {}});
+  AddTransfer({{0, 3}}, 1, program);
+  AddTransfer({{1, 3}, {2, 4}}, 2, program);
+  const LayerTimeline run = SimulateLayers(program, CostsOf({2, 2}, {{0}, {0, 1}}));
+  EXPECT_EQ(run.messages[0][0].end, 3);
+  EXPECT_EQ(run.messages[1][0].begin, 3);
+  EXPECT_EQ(run.messages[1][0].end, 5);
+  EXPECT_EQ(run.messages[1][1].begin, 5);
+  EXPECT_EQ(run.messages[1][1].end, 7);
+  EXPECT_EQ(run.ops[3].begin, 5);
+  EXPECT_EQ(run.ops[4].begin, 7);
+}
+
 // A pipeline's schedule as a layer program: an op for each of its ops.
 LayerProgram ProgramOf(const OpTable& table, int32_t buffers) {
   LayerProgram program;

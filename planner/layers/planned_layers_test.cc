@@ -86,6 +86,15 @@ TEST(PlannedLayersTest, EqualTransfersShareAPlan) {
   EXPECT_THAT(planned->transfers[2].ports, IsEmpty());
 }
 
+// What lies the same, and is reduced over the same axes by other operations, does not.
+TEST(PlannedLayersTest, OtherReductionsHavePlansOfTheirOwn) {
+  LayerProgram program = TwoLayers();
+  program.transfers[3].reduction = ReductionKind::kMax;
+  ASSERT_OK_AND_ASSIGN(const auto planned, PlanLayers(program, TwoHosts()));
+  EXPECT_EQ(planned->plans(), 3);
+  EXPECT_NE(planned->transfers[2].plan->id(), planned->transfers[3].plan->id());
+}
+
 TEST(PlannedLayersTest, SumsAreOneCourseOfOneInstance) {
   LayerProgram program = TwoLayers();
   program.transfers[2].partial = {"z"};
