@@ -205,6 +205,7 @@ TEST(GridProgramTest, SoManyScattersArePending) {
     for (size_t message = 0; message < 4; ++message) {
       // The op that gives the message so many further on comes after the take, and no earlier one.
       const int32_t take = scatter.messages[message].consumer;
+      EXPECT_EQ(program.ops[take].layer, program.ops[scatter.messages[message].producer].layer);
       if (message + window < 4) {
         EXPECT_LT(take, scatter.messages[message + window].producer);
       }

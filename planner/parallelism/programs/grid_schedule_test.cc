@@ -13,6 +13,7 @@
 #include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/string_view.h>
+#include <absl/strings/strip.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,6 +53,66 @@ TEST(GridScheduleTest, GradientsOfWeightsComeWhenTheScheduleSays) {
   EXPECT_EQ(split.ops.size(), whole.ops.size());
   EXPECT_NEAR(SecondsOfOps(split), SecondsOfOps(whole), 1e-12);
   EXPECT_EQ(split.transfers.size(), whole.transfers.size());
+}
+
+// Also where they come later, the last layer's come first, as a pass back has them.
+TEST(GridScheduleTest, GradientsOfWeightsGoFromTheLastLayerToTheFirst) {
+  GridProgramRequest request{.model = PlainTransformer("small", 4, 64, 8),
+                             .training = {.batch = 16, .sequence = 8},
+                             .microbatches = 4,
+                             .device = *FindDevicePreset("a100")};
+  request.model.vocabulary = 128;
+  request.stages =
+      *StagesOfGrid(*ParseGrid("z=2,pipeline=2"), *ParseDevices("a.0-3"), {.layers = 4});
+  for (const bool deferred : {false, true}) {
+    request.schedule = deferred ? *MakeZeroBubbleH1(2, 4) : *MakeOneForwardOneBackward(2, 4);
+    const LayerProgram program = *MakeGridProgram(request);
+    EXPECT_LT(PlaceInOrder(program, "m1.layer3.qkv.weight_gradient"),
+              PlaceInOrder(program, "m1.layer2.mlp_out.weight_gradient"));
+    EXPECT_LT(PlaceInOrder(program, "m1.layer2.mlp_out.weight_gradient"),
+              PlaceInOrder(program, "m1.layer2.qkv.weight_gradient"));
+  }
+}
+
+// The rows of an output's gradient are gathered for both products, on every grid: whatever is
+// first of these, it is not there before the rows are.
+TEST(GridScheduleTest, ProductsComeAfterTheRowsThatTheyNeed) {
+  for (const char* grid : {"c=4", "r=4", "c=2,z=2", "r=2,z=2", "c=2,r=2"}) {
+    GridProgramRequest request{.model = PlainTransformer("small", 4, 64, 8),
+                               .training = {.batch = 16,
+                                            .sequence = 8,
+                                            .activations = ActivationForm::kScattered,
+                                            .keep_gathered = true},
+                               .device = *FindDevicePreset("a100")};
+    request.model.vocabulary = 128;
+    request.stages = *StagesOfGrid(*ParseGrid(grid), *ParseDevices("a.0-3"), {.layers = 4});
+    const LayerProgram program = *MakeGridProgram(request);
+    int64_t gathered = 0;
+    for (const LayerProgram::Transfer& transfer : program.transfers) {
+      const absl::string_view matrix = absl::StripSuffix(transfer.name, ".gradient_rows");
+      if (matrix == transfer.name) continue;
+      for (const LayerProgram::Message& message : transfer.messages) {
+        const absl::string_view input =
+            absl::StripSuffix(program.ops[message.consumer].name, ".input_gradient");
+        EXPECT_LT(message.consumer, PlaceInOrder(program, absl::StrCat(input, ".weight_gradient")))
+            << grid << " " << input;
+        ++gathered;
+      }
+    }
+    EXPECT_GT(gathered, 0) << grid;
+  }
+}
+
+// But for the gradients of weights, every op is there twice, of half of the rows.
+TEST(GridScheduleTest, HalvesOfABatchTogetherTakeWhatTheWholeTakes) {
+  GridProgramRequest request{.model = PlainTransformer("small", 4, 64, 8),
+                             .training = {.batch = 16, .sequence = 8},
+                             .device = *FindDevicePreset("a100")};
+  request.model.vocabulary = 128;
+  request.stages = *StagesOfGrid(*ParseGrid("r=2,z=2"), *ParseDevices("a.0-3"), {.layers = 4});
+  const LayerProgram whole = *MakeGridProgram(request);
+  request.training.overlaps.split_batch = true;
+  EXPECT_NEAR(SecondsOfOps(*MakeGridProgram(request)), SecondsOfOps(whole), 1e-12);
 }
 
 // A model of as many layers as stages, or twice as many.

@@ -73,10 +73,9 @@ void StageWriter::Need(const Transfer& transfer) {
   if (transfer.has_value()) program_.Need(transfer->name);
 }
 
-bool StageWriter::IsAhead(const Use& use, GridOpKind kind) const {
+bool StageWriter::AreAhead(GridOpKind kind) const {
   const Overlaps& overlaps = settings_.training.overlaps;
-  if (kind == GridOpKind::kGive) return overlaps.weight_gathers;
-  return overlaps.backward_gathers && !use.is_kept;
+  return kind == GridOpKind::kGive ? overlaps.weight_gathers : overlaps.backward_gathers;
 }
 
 void StageWriter::GiveWeights(size_t place, GridOpKind kind) {
@@ -141,7 +140,7 @@ void StageWriter::ForwardOf(size_t place) {
   const Transfer norm_sum = use.is_normed ? On(use).NormSum(use.matrix) : std::nullopt;
   const Transfer rows = On(use).Rows(use.matrix);
   if (use.is_joint) Join(place);
-  const bool is_ahead = IsAhead(use, GridOpKind::kGive);
+  const bool is_ahead = AreAhead(GridOpKind::kGive);
   if (place == 0 && is_ahead) GiveWeights(place, GridOpKind::kGive);
   if (use.is_normed) {
     ForHalves([&](int32_t half) {
@@ -157,9 +156,7 @@ void StageWriter::ForwardOf(size_t place) {
   });
   // Right before the product, so that nothing hides it.
   if (!is_ahead) GiveWeights(place, GridOpKind::kGive);
-  if (place + 1 < uses_.size() && IsAhead(uses_[place + 1], GridOpKind::kGive)) {
-    GiveWeights(place + 1, GridOpKind::kGive);
-  }
+  if (place + 1 < uses_.size() && is_ahead) GiveWeights(place + 1, GridOpKind::kGive);
   awaited_ = On(use).Sum(use.matrix);
   ForHalves([&](int32_t half) {
     AddOp(GridOpKind::kForward, &use, PartOf(use.seconds.forward), half);
@@ -221,7 +218,7 @@ void StageWriter::Backward(MicrobatchIndex microbatch) {
 
 void StageWriter::BackwardOf(size_t place) {
   const Use& use = uses_[place];
-  const bool is_ahead = IsAhead(use, GridOpKind::kGiveBack);
+  const bool is_ahead = AreAhead(GridOpKind::kGiveBack);
   if (place + 1 == uses_.size() && is_ahead) GiveWeights(place, GridOpKind::kGiveBack);
   ForHalves([&](int32_t half) {
     AddOp(GridOpKind::kOutputGradient, &use, PartOf(2 * use.around), half);
@@ -229,9 +226,7 @@ void StageWriter::BackwardOf(size_t place) {
     Give(On(use).GradientRows(use.matrix));
   });
   if (!is_ahead) GiveWeights(place, GridOpKind::kGiveBack);
-  if (place > 0 && IsAhead(uses_[place - 1], GridOpKind::kGiveBack)) {
-    GiveWeights(place - 1, GridOpKind::kGiveBack);
-  }
+  if (place > 0 && is_ahead) GiveWeights(place - 1, GridOpKind::kGiveBack);
   awaited_ = On(use).GradientSum(use.matrix);
   const Overlaps& overlaps = settings_.training.overlaps;
   // Without a sum that the weights' product could hide, its own scatter goes first.

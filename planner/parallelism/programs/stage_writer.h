@@ -103,7 +103,7 @@ class StageWriter {
   // embeddings, and what is scattered of c and of r.
   std::vector<Transfer> VectorSums() const;
   void GiveWeights(size_t place, GridOpKind kind);
-  bool IsAhead(const Use& use, GridOpKind kind) const;
+  bool AreAhead(GridOpKind kind) const;
 
   template <typename Body>
   void ForHalves(Body body) const {
