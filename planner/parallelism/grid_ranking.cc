@@ -290,17 +290,23 @@ absl::Status NoGridError(const StepModel& step, const GridRanking& ranking) {
                      ", found none: the least is ", MemoryText(least->memory_bytes), ", of ",
                      ToString(least->grid), " with a microbatch of ", least->microbatch));
   }
+  const auto none = [&step](const auto&... why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("grids of ", step.rates().devices(),
+                     " devices: expected one that keeps to all rules, found none; ", why...));
+  };
+  if (ranking.refused.empty()) return none("the limits of axes leave none");
   const std::vector<int64_t> counts = ranking.CountsByRule();
   std::vector<std::string> parts;
   for (int rule = 0; rule < kGridRuleCount; ++rule) {
     if (counts[rule] == 0) continue;
     parts.push_back(absl::StrCat(GridRuleName(static_cast<GridRule>(rule)), " ", counts[rule]));
   }
-  if (parts.empty()) parts.emplace_back("the limits of axes leave none");
-  return absl::InvalidArgumentError(absl::StrCat("grids of ", step.rates().devices(),
-                                                 " devices: expected one that keeps to all rules, "
-                                                 "found none; refused by ",
-                                                 absl::StrJoin(parts, ", ")));
+  // Rules are looked at in their order, so the grid that fails last keeps to most of them.
+  const RefusedGrid& closest = *std::ranges::max_element(ranking.refused, {}, &RefusedGrid::rule);
+  return none("refused by ", absl::StrJoin(parts, ", "), "; the closest is ",
+              ToString(closest.grid), ": ",
+              ExplainRefusal(step, closest, ranking.memory_bytes_max));
 }
 
 std::string ExplainRefusal(const StepModel& step, const RefusedGrid& refused,

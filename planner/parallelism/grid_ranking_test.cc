@@ -137,7 +137,9 @@ TEST(GridRankingTest, WhereNoGridKeepsToTheRulesTheyAreCounted) {
   const StepModel step = StepOnNodes(LongBatch(7), 11);
   EXPECT_THAT(NoGridError(step, RankGrids(step)),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("heads 1"), HasSubstr("features 1"), HasSubstr("batch"))));
+                       AllOf(HasSubstr("heads 1, features 1"),
+                             HasSubstr("batch 1; the closest is data=11: "),
+                             HasSubstr("does not divide 7 sequences of the batch; the nearest"))));
 }
 
 TEST(GridRankingTest, OneGridIsPricedAsInTheRanking) {

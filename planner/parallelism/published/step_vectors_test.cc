@@ -219,32 +219,85 @@ double PredictedSeconds(const Json& row, int64_t tensor, const Training& changes
   return priced.ok() ? priced->seconds : 0;
 }
 
-TEST(StepVectorsTest, MegatronsPublishedStepTimesAreMetWithinFourPercentInTheMeanAndNineAtWorst) {
-  double errors = 0;
-  int count = 0;
+// How far times are from others, in parts of these.
+class Errors {
+ public:
+  void Add(double seconds, double expected) {
+    const double error = std::abs(seconds / expected - 1);
+    sum_ += error;
+    worst_ = std::max(worst_, error);
+    ++count_;
+  }
+  int count() const { return count_; }
+  double mean() const { return sum_ / count_; }
+  double worst() const { return worst_; }
+
+ private:
+  double sum_ = 0;
+  double worst_ = 0;
+  int count_ = 0;
+};
+
+// Measured, by Calculon's own validation, and ours.
+struct StepTimes {
+  std::string run;
+  double measured = 0;
+  double calculon = 0;
+  double ours = 0;
+};
+
+std::vector<StepTimes> MegatronsSteps() {
+  const struct {
+    const char* measured;
+    const char* calculon;
+    Training training;
+  } runs[] = {{"full_recompute_s", "calculon_full_s", {.recompute = Recompute::kFull}},
+              {"selective_plus_seqpar_s",
+               "calculon_selective_s",
+               {.activations = ActivationForm::kScattered, .recompute = Recompute::kSelective}}};
+  std::vector<StepTimes> steps;
   for (const ParallelismVector& v : ParallelismVectorsOf("published_step_time")) {
     for (size_t i = 0; i < v.inputs["rows"].size(); ++i) {
       const Json& row = v.inputs["rows"][i];
-      const struct {
-        const char* key;
-        Training training;
-      } runs[] = {
-          {"full_recompute_s", {.recompute = Recompute::kFull}},
-          {"selective_plus_seqpar_s",
-           {.activations = ActivationForm::kScattered, .recompute = Recompute::kSelective}}};
-      for (const auto& [key, training] : runs) {
-        const double measured = v.expected[key][i];
-        const double predicted = PredictedSeconds(row, v.inputs["tensor"], training);
-        const double error = std::abs(predicted / measured - 1);
-        RecordProperty(row["model"].get<std::string>() + "_" + key, std::to_string(predicted));
-        EXPECT_LE(error, 0.09) << row << " " << key << ": " << predicted;
-        errors += error;
-        ++count;
+      for (const auto& [measured, calculon, training] : runs) {
+        steps.push_back({.run = row["model"].get<std::string>() + " " + measured,
+                         .measured = v.expected[measured][i],
+                         .calculon = v.expected[calculon][i],
+                         .ours = PredictedSeconds(row, v.inputs["tensor"], training)});
       }
     }
   }
-  ASSERT_EQ(count, 8);
-  EXPECT_LE(errors / count, 0.04);
+  return steps;
+}
+
+TEST(StepVectorsTest, MegatronsPublishedStepTimesAreMetWithinFourPercentInTheMeanAndNineAtWorst) {
+  Errors errors;
+  for (const StepTimes& step : MegatronsSteps()) {
+    RecordProperty(step.run, std::to_string(step.ours));
+    errors.Add(step.ours, step.measured);
+  }
+  ASSERT_EQ(errors.count(), 8);
+  EXPECT_LE(errors.mean(), 0.04);
+  EXPECT_LE(errors.worst(), 0.09);
+}
+
+// The marks above are Calculon's, to a rounding. Where ours is farther from its times than these
+// marks, what was measured lies between the two: at 1T.
+TEST(StepVectorsTest, CalculonsTimesOfTheSameStepsAreOnTheOtherSideOfWhatWasMeasured) {
+  Errors of_calculon;
+  Errors between;
+  for (const StepTimes& step : MegatronsSteps()) {
+    of_calculon.Add(step.calculon, step.measured);
+    between.Add(step.ours, step.calculon);
+    if (std::abs(step.ours / step.calculon - 1) <= 0.09) continue;
+    EXPECT_GT(step.ours, step.measured) << step.run;
+    EXPECT_LT(step.calculon, step.measured) << step.run;
+  }
+  ASSERT_EQ(of_calculon.count(), 8);
+  EXPECT_NEAR(of_calculon.mean(), 0.0365, 1e-4);
+  EXPECT_NEAR(of_calculon.worst(), 0.0888, 1e-4);
+  EXPECT_LE(between.mean(), 0.0525);
+  EXPECT_LE(between.worst(), 0.1225);
 }
 
 }  // namespace
