@@ -97,6 +97,7 @@ std::string ReportText(const v1::Operation& operation) {
       ReportLine("busiest host", Bytes(report.busiest_host_bytes()), " (", report.busiest_host(),
                  ")"),
       BoundLine(report), ReportLine("predicted", FormatSeconds(report.predicted_seconds())),
+      report.search().empty() ? "" : ReportLine("search", report.search()),
       ReportLine("phases", "plan ", plan_time, ", dispatch ",
                  FormatSeconds(report.dispatch_seconds()), ", first byte ",
                  FormatSeconds(report.first_byte_seconds()), ", transfer ",

@@ -35,6 +35,14 @@ TEST(OperationReportTest, WhatIsCommittedIsHeldToTheBound) {
               AllOf(HasSubstr("243.6 MB in 15.84 s"), HasSubstr("it took 2.00x")));
 }
 
+TEST(OperationReportTest, HowItWasPlannedIsSaidWithTheOrderOfSums) {
+  v1::Operation operation = Ended(v1::OPERATION_STATE_COMMITTED, 243'600'000);
+  EXPECT_THAT(OperationText(operation), Not(HasSubstr("search")));
+  operation.mutable_report()->set_search("1 tensors in 2 steps, summands in NCCL's order");
+  EXPECT_THAT(OperationText(operation),
+              HasSubstr("search        1 tensors in 2 steps, summands in NCCL's order\n"));
+}
+
 TEST(OperationReportTest, ASourceThatWasBeingReleasedIsNamedUnlessItIsGone) {
   const auto text_of = [](v1::OperationState state) {
     v1::Operation operation = Ended(state, 0);

@@ -17,6 +17,7 @@ v1::OperationReport ReportOf(const PlannedReshard& planned) {
   report.set_busiest_host(figures.busiest_host);
   report.set_bound_seconds(figures.bound.seconds);
   report.set_predicted_seconds(figures.predicted_seconds);
+  report.set_search(figures.search);
   for (std::string& warning : PlanWarnings(planned.tensors(), planned.request().topology)) {
     report.add_warnings(std::move(warning));
   }

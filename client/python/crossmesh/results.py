@@ -335,6 +335,7 @@ class OperationReport:
     warnings: tuple[str, ...]
     broadcast_groups: tuple[BroadcastGroup, ...]
     m2n: M2nFigures | None
+    search: str
 
 
 @dataclass(frozen=True)
