@@ -93,6 +93,14 @@ class RedistributionTest : public testing::Test {
     for (const std::string& worker : cluster_->workers())
       EXPECT_EQ(Wrong(worker, Sum), 0) << worker;
   }
+  // Under shadow the old version is what readers see.
+  void ExpectOldShards(const std::vector<std::string>& workers) {
+    float old = 0;
+    std::memset(&old, 1, sizeof(old));
+    for (const std::string& worker : workers) {
+      EXPECT_EQ(Wrong(worker, [&](int64_t) { return old; }), 0) << worker;
+    }
+  }
   void ExpectSourcesIntact() {
     for (const auto& [worker, storage] : sources_) {
       const auto* const elements = reinterpret_cast<const float*>(storage->bytes().data());
@@ -101,6 +109,25 @@ class RedistributionTest : public testing::Test {
         if (elements[i] != Summand(worker[2] - '0', i)) ++wrong;
       }
       EXPECT_EQ(wrong, 0) << worker;
+    }
+  }
+  void ExpectMetric(const std::string& metric, const std::string& labels, double value) {
+    double found = -1;
+    EXPECT_TRUE(WaitUntil(absl::Seconds(20),
+                          [&] {
+                            found = cluster_->Metric("n-0", metric, labels).value_or(-1);
+                            return found == value;
+                          }))
+        << metric << ": " << found;
+  }
+  void ExpectBuffersGivenBack() {
+    for (const std::string& worker : cluster_->workers()) {
+      EXPECT_TRUE(WaitUntil(absl::Seconds(20), [&] {
+        const absl::StatusOr<v1::Worker> now = cluster_->GetWorker(worker);
+        const absl::StatusOr<double> staging =
+            cluster_->Metric(worker, "crossmesh_worker_staging_bytes", R"(state="used")");
+        return now.ok() && now->running_tasks() == 0 && staging.ok() && *staging == 0;
+      })) << worker;
     }
   }
   absl::StatusOr<v1::Operation> Run() { return Execute(cluster_->controller_address(), spec_); }
@@ -116,6 +143,14 @@ TEST_F(RedistributionTest, SumsOfAllWorkersComeToShards) {
   ExpectSums();
   ExpectSourcesIntact();
   EXPECT_EQ(operation.report().destination_bytes(), kRows * kColumns * 4);
+  EXPECT_THAT(operation.report().search(), HasSubstr("summands in the order of their coordinates"));
+  // Each reduces a quarter of four matrices.
+  ExpectMetric("crossmesh_worker_reduced_bytes_total", "", kRows * kColumns * 4);
+  ExpectMetric("crossmesh_worker_tensor_bytes", R"(state="array")", 0);
+  ASSERT_OK_AND_ASSIGN(
+      const double steps,
+      cluster_->Metric("n-0", "crossmesh_worker_course_steps_total", R"(kind="reduce_scatter")"));
+  EXPECT_GT(steps, 0);
 }
 
 TEST_F(RedistributionTest, AMeanComesToAllOfThem) {
@@ -150,12 +185,7 @@ TEST_F(RedistributionTest, AWorkerThatIsKilledEndsItAndTheNextOneWorks) {
           [](const v1::Operation& now) { return now.state() == v1::OPERATION_STATE_FAILED; },
           absl::Seconds(30)));
   EXPECT_THAT(operation.replicas(0).error(), HasSubstr("n-2"));
-  // Under shadow the old version is what readers see, and no summand has changed.
-  for (const std::string worker : {"n-0", "n-1", "n-3"}) {
-    float old = 0;
-    std::memset(&old, 1, sizeof(old));
-    EXPECT_EQ(Wrong(worker, [&](int64_t) { return old; }), 0) << worker;
-  }
+  ExpectOldShards({"n-0", "n-1", "n-3"});
   sources_.erase("n-2");
   ExpectSourcesIntact();
 
@@ -180,16 +210,12 @@ TEST_F(RedistributionTest, AWorkerThatStopsIsBlamedAndBuffersAreGivenBack) {
           [](const v1::Operation& now) { return now.state() == v1::OPERATION_STATE_FAILED; },
           absl::Seconds(60)));
   EXPECT_THAT(operation.replicas(0).error(), HasSubstr("n-1"));
+  ExpectOldShards({"n-0", "n-2", "n-3"});
   cluster_->Signal("n-1", SIGCONT);
   ASSERT_OK(cluster_->WaitForAllWorkers());
-  for (const std::string& worker : cluster_->workers()) {
-    EXPECT_TRUE(WaitUntil(absl::Seconds(20), [&] {
-      const absl::StatusOr<v1::Worker> now = cluster_->GetWorker(worker);
-      const absl::StatusOr<double> staging =
-          cluster_->Metric(worker, "crossmesh_worker_staging_bytes", R"(state="used")");
-      return now.ok() && now->running_tasks() == 0 && staging.ok() && *staging == 0;
-    })) << worker;
-  }
+  ExpectBuffersGivenBack();
+  ExpectOldShards(cluster_->workers());
+  ExpectSourcesIntact();
   spec_.set_nic_share(0);
   spec_.clear_stall_limit();
   ASSERT_OK_AND_ASSIGN(const v1::Operation next, Run());
@@ -215,42 +241,64 @@ TEST_F(RedistributionTest, ASourceThatIsGivenUpIsGoneAfterwards) {
   }
 }
 
-// One that has given memory back is named, and is DIRTY until its owner fills it anew.
-TEST_F(RedistributionTest, AWorkerThatIsKilledMeanwhileLeavesSourcesDirtyAndNamed) {
-  spec_.mutable_redistribution()->set_release_source(true);
-  // In two steps: memory is given back after the first, long before anything is committed.
-  spec_.mutable_redistribution()->set_method("one_axis");
-  spec_.set_nic_share(0.0005);
-  RunningReshard running(cluster_->controller_address(), spec_);
-  ASSERT_OK(running.WaitUntilRunning().status());
-  ASSERT_TRUE(WaitUntil(absl::Seconds(30), [&] { return IsReleased(*sources_.at("n-0")); }));
-  cluster_->Kill("n-2");
-  ASSERT_OK_AND_ASSIGN(
-      const v1::Operation operation,
-      running.WaitFor(
-          [](const v1::Operation& now) { return now.state() == v1::OPERATION_STATE_FAILED; },
-          absl::Seconds(30)));
-  EXPECT_THAT(operation.replicas(0).error(), HasSubstr("n-2"));
-  std::vector<std::string> dirty;
-  for (const v1::TaskReport& task : operation.report().workers()) {
-    dirty.insert(dirty.end(), task.released_sources().begin(), task.released_sources().end());
+// What has given memory back is named, and is DIRTY until its owner fills it anew.
+class ReleasingRedistributionTest : public RedistributionTest {
+ protected:
+  // Until n-2 is sent the signal, when others have given their first pages back.
+  void FailWhileReleasing(int signal) {
+    spec_.mutable_redistribution()->set_release_source(true);
+    // In two steps: memory is given back after the first, long before anything is committed.
+    spec_.mutable_redistribution()->set_method("one_axis");
+    spec_.set_nic_share(0.0005);
+    RunningReshard running(cluster_->controller_address(), spec_);
+    ASSERT_OK(running.WaitUntilRunning().status());
+    ASSERT_TRUE(WaitUntil(absl::Seconds(30), [&] { return IsReleased(*sources_.at("n-0")); }));
+    signal == SIGKILL ? cluster_->Kill("n-2") : cluster_->Signal("n-2", signal);
+    ASSERT_OK_AND_ASSIGN(
+        const v1::Operation operation,
+        running.WaitFor(
+            [](const v1::Operation& now) { return now.state() == v1::OPERATION_STATE_FAILED; },
+            absl::Seconds(60)));
+    EXPECT_THAT(operation.replicas(0).error(), HasSubstr("n-2"));
+    std::vector<std::string> dirty;
+    for (const v1::TaskReport& task : operation.report().workers()) {
+      dirty.insert(dirty.end(), task.released_sources().begin(), task.released_sources().end());
+    }
+    EXPECT_THAT(dirty, Contains("n-0.0"));
+    sources_.clear();
+    spec_.set_nic_share(0);
+    spec_.clear_stall_limit();
   }
-  EXPECT_THAT(dirty, Contains("n-0.0"));
-  sources_.clear();
+
+  void ExpectDirtyUntilFilledAnew(const std::vector<std::string>& workers) {
+    ASSERT_OK_AND_ASSIGN(const v1::Operation refused, Run());
+    EXPECT_THAT(refused.error(), HasSubstr("is DIRTY"));
+    for (const std::string& worker : workers) {
+      ASSERT_OK_AND_ASSIGN(MemoryClient memory, cluster_->Memory(worker));
+      ASSERT_OK(memory.Delete("summands", worker + ".0"));
+      ASSERT_OK(Prepare(worker));
+    }
+    ASSERT_OK_AND_ASSIGN(const v1::Operation next, Run());
+    ASSERT_EQ(next.state(), v1::OPERATION_STATE_COMMITTED) << next.ShortDebugString();
+    ExpectSums();
+  }
+};
+
+TEST_F(ReleasingRedistributionTest, AWorkerThatIsKilledLeavesSourcesDirtyAndNamed) {
+  ASSERT_NO_FATAL_FAILURE(FailWhileReleasing(SIGKILL));
   ASSERT_OK(cluster_->StartWorker("n-2"));
   ASSERT_OK(cluster_->WaitForAllWorkers());
   ASSERT_OK(Prepare("n-2"));
-  spec_.set_nic_share(0);
-  ASSERT_OK_AND_ASSIGN(const v1::Operation refused, Run());
-  EXPECT_THAT(refused.error(), HasSubstr("is DIRTY"));
-  for (const std::string worker : {"n-0", "n-1", "n-3"}) {
-    ASSERT_OK_AND_ASSIGN(MemoryClient memory, cluster_->Memory(worker));
-    ASSERT_OK(memory.Delete("summands", worker + ".0"));
-    ASSERT_OK(Prepare(worker));
-  }
-  ASSERT_OK_AND_ASSIGN(const v1::Operation next, Run());
-  ASSERT_EQ(next.state(), v1::OPERATION_STATE_COMMITTED) << next.ShortDebugString();
-  ExpectSums();
+  ExpectDirtyUntilFilledAnew({"n-0", "n-1", "n-3"});
+}
+
+TEST_F(ReleasingRedistributionTest, AWorkerThatStopsLeavesSourcesDirtyAndNamed) {
+  spec_.mutable_stall_limit()->set_seconds(1);
+  ASSERT_NO_FATAL_FAILURE(FailWhileReleasing(SIGSTOP));
+  cluster_->Signal("n-2", SIGCONT);
+  ASSERT_OK(cluster_->WaitForAllWorkers());
+  ExpectBuffersGivenBack();
+  ExpectDirtyUntilFilledAnew(cluster_->workers());
 }
 
 // Without storages it plans, with them it runs.
