@@ -10,6 +10,7 @@
 #include "planner/redistribute/planning/collective_choice.h"
 #include "planner/redistribute/planning/common_axes.h"
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,6 +72,31 @@ void AllowSums(const RedistributionInputs& inputs, DataType type, PairSearch& se
                NcclReduces({.divisor = is_mean ? summands : 1}, type, summands);
 }
 
+// Of meshes with more, one axis at a time has too many layouts to look at.
+constexpr size_t kMethodAxesMax = 4;
+
+bool Fits(const Derivation& derivation, const RedistributionOptions& options) {
+  return derivation.peak_live_bytes() + options.staging.bytes <=
+             options.live_bytes_max.value_or(INT64_MAX) &&
+         derivation.peak_local_bytes() <= options.local_bytes_max.value_or(INT64_MAX);
+}
+
+// What the budget has ended may be worse than what a method of the literature finds.
+Derivation BestWithMethods(const PairSearch& search, Derivation best) {
+  const RedistributionOptions& options = search.options;
+  const auto cost_of = [&](const Derivation& derivation) {
+    return options.objective == RedistributionObjective::kBytes
+               ? static_cast<double>(derivation.bytes())
+               : derivation.seconds();
+  };
+  for (const RedistributionBaseline method : kRedistributionBaselines) {
+    const absl::StatusOr<Derivation> other = PlanBaseline(method, search.request, options.cost);
+    if (!other.ok() || !Fits(*other, options) || cost_of(*other) >= cost_of(best)) continue;
+    best = other->WithOrigin(DerivationOrigin::kBudget);
+  }
+  return best;
+}
+
 }  // namespace
 
 absl::StatusOr<Derivation> PairSearch::Find() const {
@@ -80,9 +106,15 @@ absl::StatusOr<Derivation> PairSearch::Find() const {
     return derivation;
   }
   ASSIGN_OR_RETURN(RedistributionResult result, SearchRedistribution(request, options));
+  Derivation best = std::move(result.derivation);
+  // Collectives of NCCL are priced by the search alone.
+  if (best.origin() == DerivationOrigin::kBudget && !options.cost.rings.has_value() &&
+      request.axes.size() <= kMethodAxesMax) {
+    best = BestWithMethods(*this, std::move(best));
+  }
   RETURN_IF_ERROR(ProveDerivation(
-      result.derivation, {.live_bytes_max = options.live_bytes_max, .staging = options.staging}));
-  return std::move(result.derivation);
+      best, {.live_bytes_max = options.live_bytes_max, .staging = options.staging}));
+  return best;
 }
 
 absl::StatusOr<PairSearches> PairSearches::Create(const ReshardRequest& request) {
