@@ -52,6 +52,9 @@ TEST(PairSearchTest, WhatTheBudgetEndsTakesNoLongerThanAMethodOfTheLiterature) {
        "[w, y, z]",
        {"z"}},
       {"x=2,y=8 on a.0-7,b.0-7", *Shape::Create({{768, 48, 384}}), "[x, -, -]", "[y, x, -]", {"y"}},
+      {"x=4,y=4 on a.0-7,b.0-7", *Shape::Create({{96, 192, 48}}), "[y, x, -]", "[-, y, x]"},
+      {"x=2,y=2,z=2,w=2 on a.0-7,b.0-7", *Shape::Create({{192, 48, 192}}), "[x*w, z, -]",
+       "[w*z, -, y]"},
   };
   for (const SlowPair& pair : pairs) {
     const ReshardRequest request = RequestOfPair(pair, 2'000'000'000);
