@@ -5,6 +5,7 @@
 #include "worker/transport/pieces.h"
 #include "worker/transport/transport.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -60,15 +61,18 @@ struct Transfer {
 class TransferTable {
  public:
   // Makes room so that `count` more, of up to so many pieces, can be added without allocating.
+  // Where several tasks need theirs at once there may be too few; each that is added then has room
+  // for as many pieces at once, since otherwise it grows whenever a longer one comes to lie there.
   void Reserve(size_t count, size_t pieces_max) {
+    pieces_max_ = std::max(pieces_max_, pieces_max);
     while (free_.size() < count) {
       free_.push_back(transfers_.size());
       transfers_.emplace_back();
     }
-    for (const Ticket free : free_) transfers_[free].pieces.reserve(pieces_max);
+    for (const Ticket free : free_) transfers_[free].pieces.reserve(pieces_max_);
   }
   Ticket Add(TransferOwner& owner, const TransferSubject& subject) {
-    if (free_.empty()) Reserve(1, 1);
+    if (free_.empty()) Reserve(1, pieces_max_);
     const Ticket ticket = free_.back();
     free_.pop_back();
     transfers_[ticket].owner = &owner;
@@ -89,6 +93,7 @@ class TransferTable {
  private:
   std::deque<Transfer> transfers_;  // addresses stay
   std::vector<Ticket> free_;
+  size_t pieces_max_ = 1;
 };
 
 }  // namespace crossmesh
