@@ -1,5 +1,6 @@
 #include "tests/simulation/simulated_metadata_client.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -50,10 +51,9 @@ void SimulatedMetadataClient::Follow() {
 
 void SimulatedMetadataClient::OnChanges(const SimulatedController::Changes& changes) {
   if (changes.revision < revision_) return;  // of one that is behind
-  std::map<std::string, std::string> present;
-  for (const StoredObject& object : changes.objects) present[object.key] = object.value;
   if (changes.is_compacted) {
-    objects_ = std::move(present);
+    objects_.clear();
+    for (const StoredObject& object : changes.objects) objects_[object.key] = object.value;
     revision_ = changes.revision;
     return;
   }
@@ -65,10 +65,15 @@ void SimulatedMetadataClient::OnChanges(const SimulatedController::Changes& chan
     }
     revision_ = commit.revision;
   }
-  if (revision_ != changes.revision || objects_ == present) return;
-  ports_.history.Violated(absl::StrCat("a client that follows commit by commit has ",
-                                       objects_.size(), " objects at revision ", revision_,
-                                       ", and others than the store, which has ", present.size()));
+  // Both are in the order of keys.
+  const bool are_equal = std::ranges::equal(
+      objects_, changes.objects, [](const auto& entry, const StoredObject& object) {
+        return entry.first == object.key && entry.second == object.value;
+      });
+  if (revision_ != changes.revision || are_equal) return;
+  ports_.history.Violated(absl::StrCat(
+      "a client that follows commit by commit has ", objects_.size(), " objects at revision ",
+      revision_, ", and others than the store, which has ", changes.objects.size()));
 }
 
 }  // namespace crossmesh

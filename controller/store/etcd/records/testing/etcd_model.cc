@@ -2,6 +2,7 @@
 
 #include "common/base/check.h"
 
+#include <algorithm>
 #include <set>
 
 namespace crossmesh {
@@ -131,11 +132,9 @@ std::vector<KeyValue> EtcdModel::Pairs() const {
 }
 
 std::vector<Event> EtcdModel::EventsFrom(int64_t revision) const {
-  std::vector<Event> events;
-  for (const Event& event : events_) {
-    if (event.kv().mod_revision() >= revision) events.push_back(event);
-  }
-  return events;
+  const auto begin = std::ranges::lower_bound(
+      events_, revision, {}, [](const Event& event) { return event.kv().mod_revision(); });
+  return {begin, events_.end()};
 }
 
 }  // namespace crossmesh
