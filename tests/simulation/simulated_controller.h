@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -78,11 +79,12 @@ class SimulatedController {
   // Adds one to a counter in the store, on the condition that nobody else has meanwhile.
   using OnCount = std::function<void(const absl::StatusOr<int64_t>&)>;
   void Count(const std::shared_ptr<SimulatedStream>& stream, OnCount on_count);
-  // What the store has, and the commits after `revision`; none when some of them are forgotten.
+  // The commits after `revision`; when some of them are forgotten, and sometimes else, all that the
+  // store has.
   struct Changes {
     bool is_compacted = false;
     std::vector<StoredCommit> commits;
-    std::vector<StoredObject> objects;
+    std::optional<std::vector<StoredObject>> objects;
     int64_t revision = 0;
   };
   void Follow(const std::shared_ptr<SimulatedStream>& stream, int64_t revision,

@@ -53,7 +53,7 @@ void SimulatedMetadataClient::OnChanges(const SimulatedController::Changes& chan
   if (changes.revision < revision_) return;  // of one that is behind
   if (changes.is_compacted) {
     objects_.clear();
-    for (const StoredObject& object : changes.objects) objects_[object.key] = object.value;
+    for (const StoredObject& object : *changes.objects) objects_[object.key] = object.value;
     revision_ = changes.revision;
     return;
   }
@@ -65,15 +65,16 @@ void SimulatedMetadataClient::OnChanges(const SimulatedController::Changes& chan
     }
     revision_ = commit.revision;
   }
+  if (revision_ != changes.revision || !changes.objects.has_value()) return;
   // Both are in the order of keys.
   const bool are_equal = std::ranges::equal(
-      objects_, changes.objects, [](const auto& entry, const StoredObject& object) {
+      objects_, *changes.objects, [](const auto& entry, const StoredObject& object) {
         return entry.first == object.key && entry.second == object.value;
       });
-  if (revision_ != changes.revision || are_equal) return;
+  if (are_equal) return;
   ports_.history.Violated(absl::StrCat(
       "a client that follows commit by commit has ", objects_.size(), " objects at revision ",
-      revision_, ", and others than the store, which has ", changes.objects.size()));
+      revision_, ", and others than the store, which has ", changes.objects->size()));
 }
 
 }  // namespace crossmesh
