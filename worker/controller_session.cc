@@ -31,12 +31,14 @@ absl::Status ControllerSession::Open(const std::string& execution_address,
                                      const Transport& transport) {
   v1::WorkerSessionRequest::Register registration = Registration(execution_address, transport);
   const uint64_t seed = registration.incarnation();
-  ASSIGN_OR_RETURN(agent_, SessionAgent::Create(ports_.control,
-                                                {.controllers = options_.controllers,
-                                                 .insecure = options_.insecure,
-                                                 .registration = std::move(registration),
-                                                 .backoff_seed = seed},
-                                                *this, ports_.metrics));
+  ASSIGN_OR_RETURN(agent_,
+                   SessionAgent::Create(ports_.control,
+                                        {.controllers = options_.controllers,
+                                         .insecure = options_.insecure,
+                                         .registration = std::move(registration),
+                                         .version_refused_max = options_.version_refused_max,
+                                         .backoff_seed = seed},
+                                        *this, ports_.metrics));
   return absl::OkStatus();
 }
 

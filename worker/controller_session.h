@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <absl/functional/any_invocable.h>
 #include <absl/status/status.h>
+#include <absl/time/time.h>
 
 namespace crossmesh {
 
@@ -27,6 +29,7 @@ class ControllerSession final : private SessionHost {
     std::vector<std::string> controllers;  // addresses, at least one
     bool insecure = false;
     std::vector<std::string> data_interfaces;
+    std::optional<absl::Duration> version_refused_max;    // as WorkerOptions says
     std::function<void()> on_drained;                     // as WorkerOptions says
     std::function<void(const absl::Status&)> on_refused;  // as WorkerOptions says
   };

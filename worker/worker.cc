@@ -130,6 +130,7 @@ absl::Status Worker::OpenServices() {
                                  .controllers = options_.controllers,
                                  .insecure = options_.insecure,
                                  .data_interfaces = options_.data.interfaces,
+                                 .version_refused_max = options_.version_refused_max,
                                  .on_drained = options_.on_drained,
                                  .on_refused = options_.on_refused},
       ControllerSession::Ports{.control = *control_,

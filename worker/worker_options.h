@@ -9,8 +9,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include <absl/status/status.h>
+#include <absl/time/time.h>
 
 namespace crossmesh {
 
@@ -38,8 +42,11 @@ struct WorkerOptions {
   // Called once on a thread of the worker, which it must not block, when the controller has asked
   // for a drain and nothing runs any more: the owner should call Stop.
   std::function<void()> on_drained;
-  // Called once, likewise, when the name or a device belongs to another process and the worker
-  // gives up: the owner should call Stop.
+  // For how long a controller may refuse the worker for its version before the worker gives up;
+  // nothing: for ever, since the controller may be upgraded.
+  std::optional<absl::Duration> version_refused_max;
+  // Called once, likewise, when the name or a device belongs to another process, or the version is
+  // refused, and the worker gives up: the owner should call Stop.
   std::function<void(const absl::Status&)> on_refused;
 };
 

@@ -227,8 +227,11 @@ void SessionAgent::OnEnd(uint64_t session, const absl::Status& status) {
 }
 
 bool SessionAgent::GivesUp(const absl::Status& status, absl::Duration pause) {
-  refused_for_ = absl::IsAlreadyExists(status) ? refused_for_ + pause : absl::ZeroDuration();
-  return refused_for_ > options_.refused_max;
+  std::optional<absl::Duration> refused_max;
+  if (absl::IsAlreadyExists(status)) refused_max = options_.refused_max;
+  if (absl::IsFailedPrecondition(status)) refused_max = options_.version_refused_max;
+  refused_for_ = refused_max.has_value() ? refused_for_ + pause : absl::ZeroDuration();
+  return refused_max.has_value() && refused_for_ > *refused_max;
 }
 
 void SessionAgent::Leave(absl::AnyInvocable<void()> left) {

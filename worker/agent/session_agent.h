@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,8 @@ class SessionHost {
   virtual void OnUndrain() = 0;
   // Of the operations that a heartbeat named these have ended at the controller of this epoch.
   virtual void OnOperationsEnded(uint64_t epoch, const std::vector<std::string>& operations) = 0;
-  // The name, or a device, is another process's, which goes on: the agent does not try again.
+  // The name, or a device, is another process's, which goes on, or the controller is of a version
+  // that refuses this one: the agent does not try again.
   virtual void OnRefused(const absl::Status& why) = 0;
 };
 
@@ -55,6 +57,9 @@ class SessionAgent {
     // Pauses between registrations that are refused for another process, together: longer than a
     // controller takes to lose a silent worker.
     absl::Duration refused_max = absl::Seconds(20);
+    // The same for those that are refused for the worker's version; nothing: it comes again for
+    // ever, since the controller may be upgraded.
+    std::optional<absl::Duration> version_refused_max;
     uint64_t backoff_seed = 0;
   };
 

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -122,6 +123,7 @@ class SessionAgentTest : public ::testing::Test {
   void StartAgent(std::vector<std::string> controllers) {
     SessionAgent::Options options{.controllers = std::move(controllers),
                                   .refused_max = absl::Milliseconds(200),
+                                  .version_refused_max = version_refused_max_,
                                   .backoff_seed = 1};
     options.registration.set_worker("w1");
     options.registration.set_incarnation(99);
@@ -154,6 +156,7 @@ class SessionAgentTest : public ::testing::Test {
   const RealClock clock_;
   FakeHost host_;
   WorkerMetrics metrics_;
+  std::optional<absl::Duration> version_refused_max_;
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<SessionAgent> agent_;
 };
@@ -312,6 +315,16 @@ TEST_F(SessionAgentTest, AnOlderControllerIsSpokenToInItsOwnProtocol) {
       "w1", [](const Seen& s) { return s.registrations >= 2 && s.registration.protocol() == 7; }));
   controller->Refuse(absl::OkStatus());
   EXPECT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 1; }));
+}
+
+TEST_F(SessionAgentTest, GivesUpWhereItsVersionStaysRefusedAndIsNotToWait) {
+  version_refused_max_ = absl::Milliseconds(200);
+  const auto controller = StartController(1);
+  controller->Refuse(absl::FailedPreconditionError("worker w1: expected protocol 9, found 8"));
+  StartAgent({controller->address()});
+  EXPECT_THAT(host_.WaitForRefusal(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("expected protocol 9")));
+  EXPECT_GE(controller->seen("w1").registrations, 2);  // in both protocols
 }
 
 TEST_F(SessionAgentTest, NeedsAControllerThatMayBeSpokenTo) {

@@ -21,6 +21,8 @@ namespace {
 
 // For so long a signal may wait for what it raises.
 constexpr absl::Duration kSignalTime = absl::Milliseconds(20);
+// Its process has the version that is installed, and would wait in vain.
+constexpr absl::Duration kVersionRefusedMax = absl::Seconds(20);
 
 absl::Time TimeAfter(std::optional<double> seconds) {
   return seconds.has_value() ? absl::Now() + absl::Seconds(*seconds) : absl::InfiniteFuture();
@@ -50,6 +52,7 @@ class EmbeddedWorker::Inside {
 EmbeddedWorker::EmbeddedWorker(WorkerOptions options)
     : process_(getpid()), name_(options.name), lent_(std::make_shared<LentBuffers>()) {
   options.computes_pipelines = true;
+  if (!options.version_refused_max.has_value()) options.version_refused_max = kVersionRefusedMax;
   options.on_drained = [this] {
     MutexLock lock(mutex_);
     drained_ = true;

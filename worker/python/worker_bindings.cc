@@ -13,6 +13,7 @@
 
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
+#include <absl/time/time.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -38,6 +39,15 @@ void BindOptions(nb::module_& module) {
           "devices", [](const Options& options) { return DevicesToString(options.devices); },
           [](Options& options, const std::string& text) {
             options.devices = OrRaise(ParseDevices(text));
+          })
+      .def_prop_rw(
+          "version_refused_max",
+          [](const Options& options) -> std::optional<double> {
+            if (!options.version_refused_max.has_value()) return std::nullopt;
+            return absl::ToDoubleSeconds(*options.version_refused_max);
+          },
+          [](Options& options, double seconds) {
+            options.version_refused_max = absl::Seconds(seconds);
           })
       .def_prop_rw(
           "insecure", [](const Options& options) { return options.insecure; },

@@ -362,7 +362,8 @@ class Worker:
     `devices` and `controllers` are texts, or sequences of them: "node-a.0-3", "unix:/run/crossmesh.sock". All other
     arguments are as the daemon's flags. The controller knows it some time after it is made. Thread-safe. In a process
     that was forked off it raises FailedPreconditionError. It is stopped by stop(), the end of its block, or that of
-    the interpreter. InvalidArgumentError, FailedPreconditionError, UnavailableError: as the daemon does not start.
+    the interpreter. InvalidArgumentError, FailedPreconditionError, UnavailableError: as the daemon does not start. What
+    waits raises why the controller refuses it, its name or its version, once it has done so for 20 s.
     """
 
     def __init__(

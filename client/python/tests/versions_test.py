@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 import crossmesh
-from crossmesh import _wire, aio, errors, results
+from crossmesh import _wire, aio, embedded, errors, results
 
 
 @contextlib.contextmanager
@@ -107,3 +107,24 @@ def test_a_worker_of_another_protocol_is_told(tmp_path):
     reply = {"code": 0, "message": "", "storages": [{"name": "s"}]}
     with _worker(tmp_path, reply) as memory, pytest.raises(errors.InternalError, match="is it of another version"):
         memory.list()
+
+
+def test_a_worker_that_the_controller_refuses_says_so_wherever_it_waits(tmp_path, monkeypatch):
+    why = "worker w: expected protocol 9, as a controller of version 0.9.0 speaks, found protocol 3 of version 0.2.0"
+
+    def refuse(requests, context):
+        context.abort(grpc.StatusCode.FAILED_PRECONDITION, why)
+
+    server = grpc.server(futures.ThreadPoolExecutor(2))
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(
+        "crossmesh.v1.WorkerService", {"WorkerSession": grpc.stream_stream_rpc_method_handler(refuse)})])
+    server.add_insecure_port(f"unix:{tmp_path / 's'}")
+    server.start()
+    options = embedded._worker.WorkerOptions()
+    options.version_refused_max = 0.2
+    monkeypatch.setattr(embedded._worker, "WorkerOptions", lambda: options)
+    with crossmesh.Worker("w", "w.0", f"unix:{tmp_path / 's'}", log_level="error") as worker:
+        for wait in (worker.wait, worker.pipeline):
+            with pytest.raises(errors.FailedPreconditionError, match=r"of version 0\.9\.0 speaks, found protocol 3"):
+                wait(30)
+    server.stop(None).wait()
