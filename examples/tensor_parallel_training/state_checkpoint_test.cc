@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 // Of all devices, of each the stages that it has.
 std::vector<DeviceRole> RolesOf(const char* phase, const TrainingSettings& settings) {
   const GridProgramRequest request =
-      *RequestOf(*ParsePhase(phase), settings, *ParseDevices("host.0-7"));
+      *RequestOf(*ParsePhase(phase), settings, *ParseDevices("host.0-63"));
   std::vector<DeviceRole> roles;
   for (size_t stage = 0; stage < request.stages.size(); ++stage) {
     for (int64_t slot = 0; slot < request.stages[stage].mesh->slots(); ++slot) {
@@ -66,11 +66,12 @@ class StateCheckpointTest : public testing::Test {
   int written_ = 0;
 };
 
-// Shards, blocks of both cuts, stages, a diagonal: each from all others.
+// Shards that begin inside rows, blocks of both cuts, stages, a diagonal: each from all others.
 TEST_F(StateCheckpointTest, WhatOneGridWritesEveryOtherOneReads) {
   const std::vector<const char*> phases = {"c=1",
                                            "r=2,z=4",
                                            "z=8",
+                                           "c=4,z=16",
                                            "r=4,data=2",
                                            "c=2,r=2,z=2 scattered diagonal",
                                            "r=2,z=2+c=4@mlp",
