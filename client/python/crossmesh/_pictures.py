@@ -156,6 +156,27 @@ def svg_of_ports(timeline: Timeline) -> str:
     return drawing.svg()
 
 
+_RULES = {
+    "exact": "Lengths that the parts do not divide are refused.",
+    "chunk": "Where parts are not equal, all but the last have ceil(length / parts), as torch.chunk gives them.",
+    "nested_chunk": "Where parts are not equal, axis by axis, each cuts what the one before left as torch.chunk does.",
+    "balanced": "Where parts are not equal, the first ones have one element more.",
+}
+
+
+def html_of_layout(layout: Layout) -> str:
+    """Which axes cut each dimension. The parts themselves need a mesh and a shape: crossmesh.draw."""
+    dimensions = layout.dimensions
+    if dimensions is None or layout.uneven is None:
+        return f"<p><code>{escape(str(layout))}</code>: explicit tiles, slot by slot</p>"
+    rows = "".join(
+        f"<tr><td>{i}</td><td>{escape(', then '.join(axes)) or 'no axis: whole'}</td></tr>"
+        for i, axes in enumerate(dimensions))
+    rule = _RULES[layout.uneven] if any(dimensions) else "Every slot has all of it."
+    return (f"<table><caption><code>{escape(str(layout))}</code></caption>"
+            f"<tr><th>dimension</th><th>cut by axis</th></tr>{rows}</table><p>{rule}</p>")
+
+
 def _busy_seconds(port: Port) -> float:
     return port.bytes / port.bytes_per_second
 

@@ -22,4 +22,10 @@ void BindPlan(nanobind::module_& module);
 void BindSchedules(nanobind::module_& module);
 void BindStorage(nanobind::module_& module);
 
+// What a function of crossmesh._pictures makes of an object. Notebooks ask the object itself, and
+// its class is defined here.
+inline nanobind::object DrawnByPackage(const char* function, nanobind::handle object) {
+  return nanobind::module_::import_("crossmesh._pictures").attr(function)(object);
+}
+
 }  // namespace crossmesh

@@ -132,6 +132,9 @@ void BindLayout(nb::module_& module) {
       .def("__repr__",
            [](const Layout& self) { return absl::StrCat("Layout('", ToString(self), "')"); })
       .def(
+          "_repr_html_", [](nb::handle layout) { return DrawnByPackage("html_of_layout", layout); },
+          nb::sig("def _repr_html_(self) -> str"), "A table of its dimensions, for notebooks.")
+      .def(
           "__eq__",
           [](const Layout& self, nb::handle other) {
             return nb::isinstance<Layout>(other) && self == nb::cast<const Layout&>(other);

@@ -114,6 +114,9 @@ void BindMesh(nb::module_& module) {
       .def("__repr__",
            [](const Mesh& mesh) { return absl::StrCat("Mesh('", ToString(mesh), "')"); })
       .def(
+          "_repr_svg_", [](nb::handle mesh) { return DrawnByPackage("svg_of_mesh", mesh); },
+          nb::sig("def _repr_svg_(self) -> str"), "A picture, for notebooks.")
+      .def(
           "__eq__",
           [](const Mesh& mesh, nb::handle other) {
             return nb::isinstance<Mesh>(other) && mesh == nb::cast<const Mesh&>(other);

@@ -200,12 +200,22 @@ def texts_of(svg):
 
 def test_a_mesh_shows_every_slot_with_its_device_and_coordinates():
     mesh = Mesh("data=2,model=2 on a.0-1,b.0-1")
-    texts = texts_of(crossmesh.draw(mesh).svg)
+    texts = texts_of(mesh._repr_svg_())
+    assert crossmesh.draw(mesh).svg == mesh._repr_svg_()
     assert texts[:4] == ["a.0", "data 0, model 0", "a.1", "data 0, model 1"]
     assert texts[-1] == f"{mesh}: 4 slots on 2 hosts"
     assert texts_of(crossmesh.draw(Mesh("on a.0")).svg)[0] == "a.0"
     many = texts_of(crossmesh.draw(Mesh.of({"a": 100}, [f"h.{i}" for i in range(100)])).svg)
     assert many[-1] == "a=100 on h.0-99: 100 slots on 1 host, 36 more slots" and len(many) == 2 * 64 + 1
+
+
+def test_a_layout_shows_which_axes_cut_what():
+    shown = Layout("[data*model, -] chunk")._repr_html_()
+    rows = [[cell.text for cell in row] for row in ElementTree.fromstring(f"<p>{shown}</p>").iter("tr")]
+    assert rows == [["dimension", "cut by axis"], ["0", "data, then model"], ["1", "no axis: whole"]]
+    assert "torch.chunk" in shown
+    assert "explicit tiles" in Layout("{[0:2]; [2:4]}")._repr_html_()
+    assert "all of it" in Layout("[-]")._repr_html_()
 
 
 def test_a_plan_shows_how_long_its_ports_are_busy():
