@@ -55,7 +55,8 @@ ErrorDetails DetailsOfMessage(absl::string_view message) {
   ErrorDetails details;
   while (!absl::StartsWith(message, kExpected)) {
     absl::string_view part = TakeUntil(": ", message);
-    if (message.empty()) {
+    const bool has_more = !details.object.empty() && FindUnquoted(part, "; ") != part.npos;
+    if (message.empty() || has_more) {
       if (!details.object.empty()) details.found = std::string(TakeUntil("; ", part));
       return details;
     }

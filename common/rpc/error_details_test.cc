@@ -38,6 +38,10 @@ TEST(ErrorDetailsTest, AreThePartsOfAMessage) {
 TEST(ErrorDetailsTest, WhereNothingWasExpectedTheRestWasFound) {
   EXPECT_EQ(DetailsOfMessage("spec.source: mesh: axis a is named twice; at 0 and 1"),
             (ErrorDetails{"spec.source: mesh", "", "axis a is named twice"}));
+  // What a colon stands in, after that, is no object.
+  EXPECT_EQ(DetailsOfMessage("grid z=24: z=24 does not divide 64 rows; the nearest: z=16, z=32"),
+            (ErrorDetails{"grid z=24", "", "z=24 does not divide 64 rows"}));
+  EXPECT_EQ(DetailsOfMessage("a; b: expected c, found d; e: f"), (ErrorDetails{"a; b", "c", "d"}));
 }
 
 TEST(ErrorDetailsTest, NamesInQuotesAreNotTakenForParts) {
