@@ -19,13 +19,14 @@ import crossmesh
 from crossmesh import aio, errors
 
 def interrupted_in(name, call):
-    main = threading.main_thread().ident
+    main, begun = threading.main_thread().ident, threading.Event()
     def is_in():
         frame = sys._current_frames()[main]
         while frame is not None and frame.f_code.co_name != name:
             frame = frame.f_back
         return frame is not None
     def interrupt():
+        begun.wait()
         while not is_in():
             time.sleep(0.001)
         time.sleep(0.05)  # the later, the surer that it waits: what is expected is the same at any time
@@ -33,6 +34,7 @@ def interrupted_in(name, call):
     threading.Thread(target=interrupt, daemon=True).start()
     begin = time.monotonic()
     try:
+        begun.set()
         call()
     except KeyboardInterrupt:
         assert time.monotonic() - begin < 10
@@ -173,7 +175,7 @@ def test_a_rank_that_waits_for_what_another_one_gives(cluster):
                 pipeline, PipelineChoice(schedule="1f1b"), RunOptions(iterations=1, stop_at_failure=True))
             first, second = sorted((worker.pipeline(30), worker.pipeline(30)), key=lambda loop: loop.rank)
             interrupted_in("__next__", lambda: next(second))
-            interrupted_in("wait", lambda: run.wait(50))
+            interrupted_in("_messages", lambda: run.wait(50))
             first.leave()
             try:
                 next(second)
