@@ -7,9 +7,11 @@ Ctrl-C ends any call; what the controller has begun goes on.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -19,6 +21,7 @@ from crossmesh import _calls, _requests, _wire, controller_results, pipeline_res
 from crossmesh._calls import Attempts, Call, Following, Options, Steps
 from crossmesh._convert import Document, value_of
 from crossmesh._core import Manifest, Mesh, Tensor
+from crossmesh._interrupts import apart
 from crossmesh._requests import PipelineChoice, Redistribution, ReshardOptions, RunOptions, Side, SideLike
 from crossmesh._route import CONNECT_SECONDS_MAX, Route, is_known
 from crossmesh.errors import Error
@@ -43,6 +46,17 @@ def _await_connection(channel: Any, seconds: float) -> bool:
     return True
 
 
+_callers: weakref.WeakSet[_Caller] = weakref.WeakSet()
+
+
+def _keep_channels() -> None:
+    for caller in _callers:
+        caller.keep_channels()
+
+
+os.register_at_fork(after_in_child=_keep_channels)
+
+
 class _Caller:
     """Makes calls to the controller that answers, one of several. Thread-safe."""
 
@@ -54,6 +68,12 @@ class _Caller:
         # Each stays as long as the client: it connects again by itself. By address.
         self._channels: dict[str, Any] = {}
         self._closed = threading.Event()
+        _callers.add(self)
+
+    def keep_channels(self) -> None:
+        """In a process that was forked off: what is the parent's stays, since gRPC cannot take it apart there."""
+        for channel in list(self._channels.values()):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(channel))
 
     def close(self) -> None:
         # The channels of a forked process are its parent's.
@@ -93,13 +113,8 @@ class _Caller:
         seconds = _calls.seconds_of(call, self.options)
         if _wire.method(call.method).response_stream:
             return list(self._messages(call, seconds))
-        address, answer = self.open(call, seconds)
-        try:
-            return answer.result()
-        except grpc.RpcError as error:
-            raise self.route.failed(address, call, error, seconds) from None
-        finally:
-            answer.cancel()  # also after Ctrl-C; of no effect after its end
+        [answer] = self._messages(call, seconds)
+        return answer
 
     def call(self, call: Call) -> Any:
         attempts = Attempts(call, self.options)
@@ -137,13 +152,32 @@ class _Caller:
             self.pause(following.pause_after(failed))
 
     def _messages(self, call: Call, seconds: float) -> Iterator[Any]:
-        address, stream = self.open(call, seconds)
+        """What is answered, one message or a stream of them."""
+        begun: list[Any] = []
+        left = threading.Event()
+
+        def work() -> Iterator[Any]:
+            address, answer = self.open(call, seconds)
+            begun.append(answer)
+            if left.is_set():
+                answer.cancel()
+            try:
+                if _wire.method(call.method).response_stream:
+                    yield from answer
+                else:
+                    yield answer.result()
+            except grpc.RpcError as error:
+                raise self.route.failed(address, call, error, seconds) from None
+            finally:
+                begun.clear()
+                answer.cancel()  # of no effect after its end
+
         try:
-            yield from stream
-        except grpc.RpcError as error:
-            raise self.route.failed(address, call, error, seconds) from None
+            yield from apart(work)
         finally:
-            stream.cancel()
+            left.set()
+            for answer in list(begun):  # after Ctrl-C, or in the midst of a stream
+                answer.cancel()
 
 
 class _Followed:
