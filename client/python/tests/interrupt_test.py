@@ -1,12 +1,14 @@
 """Ctrl-C in whatever blocks: each ends at once, with KeyboardInterrupt, and leaves what can be gone on with."""
 
 import pathlib
+import threading
 
 import numpy
 import processes
 import pytest
 
 import crossmesh
+from crossmesh import client
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples"
 MANIFEST = crossmesh.Manifest([crossmesh.Tensor("w", "I8", [64 << 20])])
@@ -53,6 +55,19 @@ def cluster():
             storage = running.memory(rank).storage("from", f"node-{rank}.0", MANIFEST, MESH, "* [x]")
             storage.fill({"w": numpy.zeros(64 << 20, "i1")})
         yield running
+
+
+def test_calls_of_the_main_thread_are_made_by_another_which_no_signal_interrupts(cluster, monkeypatch):
+    makers = []
+    opened = client._Caller.open
+    monkeypatch.setattr(
+        client._Caller, "open", lambda *call: (makers.append(threading.current_thread()), opened(*call))[1])
+    cluster.client.workers.list()
+    assert len(makers) == 1 and makers[0] is not threading.main_thread() and not makers[0].is_alive()
+    apart = threading.Thread(target=cluster.client.workers.list)
+    apart.start()
+    apart.join()
+    assert makers[1:] == [apart]
 
 
 def test_a_search_for_a_controller(tmp_path):
