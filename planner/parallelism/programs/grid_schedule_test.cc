@@ -34,14 +34,19 @@ double SecondsOfOps(const LayerProgram& program) {
   return seconds;
 }
 
-TEST(GridScheduleTest, GradientsOfWeightsComeWhenTheScheduleSays) {
+// Of four layers, in four microbatches.
+GridProgramRequest SmallTraining(const std::string& grid, const std::string& devices) {
   GridProgramRequest request{.model = PlainTransformer("small", 4, 64, 8),
                              .training = {.batch = 16, .sequence = 8},
                              .microbatches = 4,
                              .device = *FindDevicePreset("a100")};
   request.model.vocabulary = 128;
-  request.stages =
-      *StagesOfGrid(*ParseGrid("r=2,z=2,pipeline=2"), *ParseDevices("a.0-7"), {.layers = 4});
+  request.stages = *StagesOfGrid(*ParseGrid(grid), *ParseDevices(devices), {.layers = 4});
+  return request;
+}
+
+TEST(GridScheduleTest, GradientsOfWeightsComeWhenTheScheduleSays) {
+  GridProgramRequest request = SmallTraining("r=2,z=2,pipeline=2", "a.0-7");
   request.schedule = *MakeOneForwardOneBackward(2, 4);
   const LayerProgram whole = *MakeGridProgram(request);
   EXPECT_LT(PlaceInOrder(whole, "m0.layer2.qkv.weight_gradient"),
@@ -57,13 +62,7 @@ TEST(GridScheduleTest, GradientsOfWeightsComeWhenTheScheduleSays) {
 
 // Also where they come later, the last layer's come first, as a pass back has them.
 TEST(GridScheduleTest, GradientsOfWeightsGoFromTheLastLayerToTheFirst) {
-  GridProgramRequest request{.model = PlainTransformer("small", 4, 64, 8),
-                             .training = {.batch = 16, .sequence = 8},
-                             .microbatches = 4,
-                             .device = *FindDevicePreset("a100")};
-  request.model.vocabulary = 128;
-  request.stages =
-      *StagesOfGrid(*ParseGrid("z=2,pipeline=2"), *ParseDevices("a.0-3"), {.layers = 4});
+  GridProgramRequest request = SmallTraining("z=2,pipeline=2", "a.0-3");
   for (const bool deferred : {false, true}) {
     request.schedule = deferred ? *MakeZeroBubbleH1(2, 4) : *MakeOneForwardOneBackward(2, 4);
     const LayerProgram program = *MakeGridProgram(request);
