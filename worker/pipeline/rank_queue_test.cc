@@ -148,7 +148,7 @@ TEST_F(RankQueueTest, AQuestionThatIsPassedOverIsAnsweredWithThat) {
 
 TEST_F(RankQueueTest, TheMemoryOfWhatWasLeftIsThereAsLongAsTheLoop) {
   loop_->Leave();
-  Outcomes();
+  data_->Stop();  // what was posted has run, and keeps nothing any more
   queue_ = nullptr;
   EXPECT_FALSE(memory_.expired());
   loop_ = nullptr;
