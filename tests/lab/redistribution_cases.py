@@ -44,7 +44,7 @@ class RedistributionCase:
     """`moved`: what is moved, as every case of the lab. `partial`: axes over which devices hold summands.
     `least_bytes`: what must pass the busiest NIC in one direction, whatever the plan; 0: not known. `raw_bytes`: from
     each host to each other one, in so many exchanges of all with all (`raw_times`). `timed`: there are bytes enough to
-    say something of times.
+    say something of times. `fair`: ports keep a queue for each peer, not one for all.
     """
 
     moved: Case
@@ -54,6 +54,7 @@ class RedistributionCase:
     raw_bytes: int = 0
     raw_times: int = 1
     timed: bool = True
+    fair: bool = False
 
     @property
     def rate(self) -> int:
@@ -108,20 +109,21 @@ def two_levels() -> list[RedistributionCase]:
     ]
 
 
-def collective(kind: str, names: str) -> RedistributionCase:
+def collective(kind: str, names: str, fair: bool = False) -> RedistributionCase:
     """Over hosts of one device each; the larger array of a device has COLLECTIVES_MEBI."""
     count = len(names)
+    ports = ("_fair", ", ports with a queue for each peer") if fair else ("", "")
     whole, cut = "[-, -]", "[x, -]"
     sides = {"all_gather": (cut, whole), "reduce_scatter": (whole, cut), "all_reduce": (whole, whole),
              "all_to_all": (cut, "[-, x]")}[kind]
     rows = 2048 * (count if kind == "all_to_all" else 1)
     times = 2 if kind == "all_reduce" else 1
     return RedistributionCase(
-        inside(COLLECTIVES, f"{kind}_{count}", f"{kind} over {count} hosts", f"x={count}", names, sides,
-               (rows, COLLECTIVES_MEBI * FLOATS // 2048)),
+        inside(COLLECTIVES, f"{kind}_{count}{ports[0]}", f"{kind} over {count} hosts{ports[1]}", f"x={count}", names,
+               sides, (rows, COLLECTIVES_MEBI * FLOATS // 2048)),
         partial=("x",) if "reduce" in kind else (), choices=(TIME,),
         least_bytes=times * COLLECTIVES_MEBI * MEBI * (count - 1) // count,
-        raw_bytes=COLLECTIVES_MEBI * MEBI // count, raw_times=times)
+        raw_bytes=COLLECTIVES_MEBI * MEBI // count, raw_times=times, fair=fair)
 
 
 def two_level_collective(kind: str) -> RedistributionCase:
@@ -139,6 +141,8 @@ def two_level_collective(kind: str) -> RedistributionCase:
 def collectives() -> list[RedistributionCase]:
     kinds = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all")
     return [*(collective(kind, names) for kind in kinds for names in ("ab", "abcd", "abcdefgh")),
+            # What several peers send at once meets at a port; gathers go round a ring.
+            *(collective(kind, names, fair=True) for kind in kinds[1:] for names in ("abcd", "abcdefgh")),
             *(two_level_collective(kind) for kind in kinds[:3])]
 
 

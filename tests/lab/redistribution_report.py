@@ -181,6 +181,7 @@ def document(results: list[RedistributionResult], command: str, rounds: int, str
         text += "\n## Collectives of 64 MiB\n\n" + collectives_table(results) + "\n" + paragraph(
             """**Bound**: of what must pass the busiest NIC in one direction. **Plain TCP**: streams between all pairs
             of hosts at once, with the bytes of the collective and nothing else to do; where several meet at a port,
-            they lose what recovering from losses takes. **Counted/least**: what the kernel counted on the busiest NIC,
+            they lose what recovering from losses takes. `_fair`: ports keep a queue for each peer, as switches with
+            virtual output queues do, and as the planner's ports share their rate. **Counted/least**: what the kernel counted on the busiest NIC,
             beside the least.""")
     return text

@@ -190,6 +190,6 @@ class RedistributionRunner:
 
 def measure_redistribution(case: RedistributionCase, programs: pathlib.Path, stream: RawStream,
                            rounds: int) -> RedistributionResult:
-    with Network(list(case.moved.hosts)) as network:
+    with Network(list(case.moved.hosts), fair=case.fair) as network:
         with Cluster(programs, network, network.description({case.rate: stream.rate_share})) as cluster:
             return RedistributionRunner(case, cluster, stream).measure(rounds)
