@@ -30,12 +30,7 @@ AxisRate::AxisRate(std::span<const RateLevel> levels, double seconds_per_step, R
     // A ring at this level carries pieces of all the nearer ones' size; of the message, that is
     // 1 / (group up to here) for each of the others.
     ring_latency_ += seconds_per_step + others * level.seconds_per_message;
-    const double of_bytes = others / (static_cast<double>(group_) * level.bytes_per_second);
-    ring_seconds_per_byte_ += of_bytes;
-    if (level.ring_chunks > 0 && level.size > 2) {
-      fill_seconds_per_byte_ +=
-          of_bytes * static_cast<double>(level.size - 2) / static_cast<double>(level.ring_chunks);
-    }
+    ring_seconds_per_byte_ += others / (static_cast<double>(group_) * level.bytes_per_second);
     // Every peer by itself, at the link between them.
     exchange_latency_ += others * nearer * level.seconds_per_message;
     exchange_seconds_per_byte_ += others * nearer / level.bytes_per_second;

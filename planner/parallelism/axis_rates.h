@@ -26,8 +26,6 @@ struct RateLevel {
   int64_t size = 1;  // so many units of the level below
   double seconds_per_message = 0;
   double bytes_per_second = 1;
-  // Into so many chunks a gather is cut that goes round the ring. 0: to fill it takes no time.
-  int64_t ring_chunks = 0;
 };
 
 // What collectives cost over an axis of `own` devices, each `inner` slots from the next, while all
@@ -35,9 +33,7 @@ struct RateLevel {
 // steps do: a gather begins with the farthest, where the messages are smallest, and everything else
 // is that backwards. A level is a ring of
 //   seconds_per_step + (size - 1) * (seconds_per_message + bytes / bytes_per_second).
-// Where a gather goes round in chunks, the last one has size - 2 hosts to pass when it has left its
-// own: bytes take (size - 2) / ring_chunks longer. A plain value, summed up when it is made.
-// Immutable.
+// A plain value, summed up when it is made. Immutable.
 class AxisRate {
  public:
   AxisRate() = default;  // a group of one
@@ -53,12 +49,10 @@ class AxisRate {
     if (group_ <= 1) return 0;
     switch (op) {
       case CollectiveOp::kAllGather:
-        return ring_latency_ + (ring_seconds_per_byte_ + fill_seconds_per_byte_) * message_bytes;
       case CollectiveOp::kReduceScatter:
         return ring_latency_ + ring_seconds_per_byte_ * message_bytes;
-      case CollectiveOp::kAllReduce:  // a scatter and a gather
-        return 2 * ring_latency_ +
-               (2 * ring_seconds_per_byte_ + fill_seconds_per_byte_) * message_bytes;
+      case CollectiveOp::kAllReduce:
+        return 2 * (ring_latency_ + ring_seconds_per_byte_ * message_bytes);
       case CollectiveOp::kAllToAll:
         return exchange_latency_ + exchange_seconds_per_byte_ * message_bytes;
       case CollectiveOp::kSend:
@@ -72,7 +66,6 @@ class AxisRate {
   RateSource source_ = RateSource::kDescribed;
   double ring_latency_ = 0;
   double ring_seconds_per_byte_ = 0;  // of the message
-  double fill_seconds_per_byte_ = 0;  // beside it, in a gather
   double exchange_latency_ = 0;
   double exchange_seconds_per_byte_ = 0;
   double send_latency_ = 0;

@@ -19,10 +19,6 @@
 namespace crossmesh {
 namespace {
 
-// Of a gather in memory of hosts, which goes round a ring where there are no racks: as
-// HostChunkBytes (planner/reshard/host_chunks.h) cuts what a host receives, from 16 MiB on.
-constexpr int64_t kRingChunks = 256;
-
 // The slowest device's part of what devices share, at each level.
 class DeviceRates {
  public:
@@ -37,7 +33,6 @@ class DeviceRates {
       rack_of_.push_back(rack ? *rack
                               : static_cast<int32_t>(topology.racks().size()) + host_of_.back());
       if (rack) ++in_rack_[*rack];
-      has_gpus_ |= topology.FindGpu(device) != nullptr;
     }
     for (const auto& [rack, count] : in_rack_) {
       const Rack& shared = topology.racks()[rack];
@@ -51,9 +46,7 @@ class DeviceRates {
   bool has_racks() const { return !topology_.racks().empty(); }
   double step_seconds() const { return slowest_.step_seconds; }
   RateLevel InHost() const { return {1, slowest_.message_seconds, Rate(slowest_.inside)}; }
-  RateLevel InRack() const {
-    return {1, BetweenHosts(), Rate(slowest_.nic), has_racks() || has_gpus_ ? 0 : kRingChunks};
-  }
+  RateLevel InRack() const { return {1, BetweenHosts(), Rate(slowest_.nic)}; }
   RateLevel Beyond() const { return {1, BetweenHosts(), Rate(std::min(slowest_.nic, uplink_))}; }
 
  private:
@@ -66,7 +59,6 @@ class DeviceRates {
   std::vector<int32_t> host_of_;
   std::vector<int32_t> rack_of_;
   int64_t uplink_ = std::numeric_limits<int64_t>::max();
-  bool has_gpus_ = false;
 };
 
 // Is every part of so many consecutive members of a group in one unit, wherever the group stands?

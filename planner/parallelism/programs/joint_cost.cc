@@ -28,8 +28,8 @@ CollectiveCost LinksOf(std::span<const Axis> axes, const PositionRates& rates) {
     inside *= size;
     if (size == 1) continue;
     const auto others = static_cast<double>(size - 1);
-    const double latency = rate.Seconds(CollectiveOp::kReduceScatter, 0);
-    const double of_bytes = rate.Seconds(CollectiveOp::kReduceScatter, kBytes) - latency;
+    const double latency = rate.Seconds(CollectiveOp::kAllGather, 0);
+    const double of_bytes = rate.Seconds(CollectiveOp::kAllGather, kBytes) - latency;
     cost.links.push_back(
         {.part = {.axis = axis, .before = 1, .size = size},
          .seconds_per_message = latency / others,

