@@ -28,6 +28,7 @@ struct RoutingProblem {
   const HostGroups& groups;
   const ExactBound& bound;
   uint64_t seed = 0;                       // the only source of randomness
+  bool no_rings = false;                   // of hosts
   CancelCheck cancelled = NeverCancelled;  // for strategies that search
 };
 

@@ -124,6 +124,7 @@ class MixedPlanner {
                                                    .groups = groups,
                                                    .bound = bound,
                                                    .seed = mixed_.request.seed,
+                                                   .no_rings = mixed_.request.no_rings,
                                                    .cancelled = mixed_.cancelled}));
     AssignPlacesAndPeriods(tensors_, routes);
     host_load_ = ComputePortLoad(tensors_, network_, routes);

@@ -234,6 +234,7 @@ absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request, CancelCheck canc
                                .groups = groups,
                                .bound = bound,
                                .seed = request.seed,
+                               .no_rings = request.no_rings,
                                .cancelled = cancelled};
   ASSIGN_OR_RETURN(Routes routes, RouteBy(request.strategy, problem));
   RETURN_IF_ERROR(CheckWanted(cancelled));

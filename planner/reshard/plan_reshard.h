@@ -32,6 +32,8 @@ struct ReshardRequest {
   double nic_share = 1;
   // Keeps strategy relay from broadcasting in groups that are predicted to be faster that way.
   bool no_broadcasts = false;
+  // Keeps strategy relay from rings of hosts: each host sends its own bytes to all others.
+  bool no_rings = false;
   // Keeps strategy redistribute from NCCL's collectives, likewise.
   bool no_collectives = false;
   // Between GPUs strategy relay gives way to NCCL M2N where that is predicted to take less time,

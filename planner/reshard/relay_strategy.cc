@@ -141,7 +141,7 @@ absl::StatusOr<HostRoutes> RouteByFlow(const RoutingProblem& problem, int64_t fa
   }
   const Demands& demands = problem.groups.demands;
   SendShares shares = ComputeSendShares(demands, problem.network, problem.bound.terms());
-  CloseRings(demands, shares);
+  if (!problem.no_rings) CloseRings(demands, shares);
   RETURN_IF_ERROR(CheckPieces(demands, shares));
   return RoundShares(demands, shares, problem.network);
 }

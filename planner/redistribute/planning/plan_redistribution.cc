@@ -183,6 +183,7 @@ class RedistributionPlanner {
   absl::StatusOr<std::optional<Plan>> PlanCollectives(const GroupRoutes& routes) const;
   absl::StatusOr<Plan> PlanOf(std::vector<Course<Plan>> courses, const GroupRoutes& routes) const;
   absl::StatusOr<Course<Plan>> PlanSteps(const Course<StepTable>& draft) const;
+  absl::StatusOr<Plan> PlanStep(const StepTable& step, bool no_rings) const;
 
   const ReshardRequest& request_;
   const TensorTable& tensors_;
@@ -326,30 +327,46 @@ absl::StatusOr<Course<Plan>> RedistributionPlanner::PlanSteps(
                       .buffers = draft.buffers,
                       .tensors = draft.tensors,
                       .releases_source = releases()};
+  int between_hosts = 0;
   for (const Course<StepTable>::Step& step : draft.steps) {
-    ReshardRequest request{.tensors = step.move->table,
-                           .topology = request_.topology,
-                           .chunk_bytes = request_.chunk_bytes,
-                           .nic_share = request_.nic_share,
-                           // All steps are over one communicator of all devices.
-                           .no_broadcasts = true,
-                           .no_m2n = "it is a step of several"};
-    // Between GPUs the planner finds the best size.
-    if (request.chunk_bytes == 0 && !are_gpus_ && over_gpus_.empty()) {
-      request.chunk_bytes = kStepChunkBytes;
-    }
-    if (is_mixed_) {
-      request.over_gpus.emplace();
-      for (const DeviceRank gpu : over_gpus_) {
-        request.over_gpus->push_back(tensors_.devices()[gpu]);
-      }
-    }
-    ASSIGN_OR_RETURN(Plan plan, PlanReshard(request, cancelled_));
+    ASSIGN_OR_RETURN(Plan plan, PlanStep(*step.move, false));
+    between_hosts += plan.figures().network_bytes > 0 ? 1 : 0;
     course.steps.push_back(
         {.move = std::make_shared<const Plan>(std::move(plan)), .reduction = step.reduction});
     RETURN_IF_ERROR(CheckWanted(cancelled_));
   }
+  if (between_hosts < 2) return course;
+  // Steps of several instances overlap. What goes round a ring in one stream would have to share
+  // each port with the many streams of another step, and every host waits for the one before it.
+  for (size_t k = 0; k < course.steps.size(); ++k) {
+    if (course.steps[k].move->figures().depth < 2) continue;
+    ASSIGN_OR_RETURN(Plan plan, PlanStep(*draft.steps[k].move, true));
+    course.steps[k].move = std::make_shared<const Plan>(std::move(plan));
+    RETURN_IF_ERROR(CheckWanted(cancelled_));
+  }
   return course;
+}
+
+absl::StatusOr<Plan> RedistributionPlanner::PlanStep(const StepTable& step, bool no_rings) const {
+  ReshardRequest request{.tensors = step.table,
+                         .topology = request_.topology,
+                         .chunk_bytes = request_.chunk_bytes,
+                         .nic_share = request_.nic_share,
+                         // All steps are over one communicator of all devices.
+                         .no_broadcasts = true,
+                         .no_rings = no_rings,
+                         .no_m2n = "it is a step of several"};
+  // Between GPUs the planner finds the best size.
+  if (request.chunk_bytes == 0 && !are_gpus_ && over_gpus_.empty()) {
+    request.chunk_bytes = kStepChunkBytes;
+  }
+  if (is_mixed_) {
+    request.over_gpus.emplace();
+    for (const DeviceRank gpu : over_gpus_) {
+      request.over_gpus->push_back(tensors_.devices()[gpu]);
+    }
+  }
+  return PlanReshard(request, cancelled_);
 }
 
 }  // namespace

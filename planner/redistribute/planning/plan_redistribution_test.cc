@@ -24,6 +24,7 @@
 namespace crossmesh {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(PlanRedistribution, RandomPlansAreProven) {
@@ -80,6 +81,30 @@ TEST(PlanRedistribution, APlanWithSumsSaysInWhichOrderTheyAreMade) {
   ASSERT_OK_AND_ASSIGN(const Plan plan, PlanOf(SumsOfAMatrix()));
   EXPECT_EQ(plan.figures().search,
             "1 tensors in 2 steps, summands in the order of their coordinates");
+}
+
+// Over four hosts: the gather of an all-reduce runs beside its reduce-scatter.
+TEST(PlanRedistribution, AGatherGoesRoundARingUnlessAnotherStepPassesItsPorts) {
+  const std::vector<Axis> axes = {{"x", 4}};
+  const auto depths = [&](const char* source, const std::vector<std::string>& partial) {
+    const RedistributionRequest request{.axes = axes,
+                                        .shape = Shape::Create({{2048, 2048}}).value(),
+                                        .item_bytes = 4,
+                                        .source = EndOf(*ParseLayout(source), axes, partial).value(),
+                                        .destination = EndOf(*ParseLayout("[-, -]"), axes).value()};
+    CourseRequest course = RequestOf(request, {.devices_of_host = 1});
+    course.request.redistribution.no_relays = true;
+    const absl::StatusOr<Plan> plan = PlanOf(course);
+    CHECK_OK(plan);
+    std::vector<int32_t> of_steps;
+    if (!plan->has_courses()) return std::vector<int32_t>{plan->figures().depth};
+    for (const Course<Plan>::Step& step : plan->courses()[0].steps) {
+      of_steps.push_back(step.move->figures().depth);
+    }
+    return of_steps;
+  };
+  EXPECT_THAT(depths("[x, -]", {}), ElementsAre(3));
+  EXPECT_THAT(depths("[-, -]", {"x"}), ElementsAre(1, 1));
 }
 
 TEST(PlanRedistribution, ASimulationSaysThatItKnowsNoCourses) {
