@@ -87,11 +87,12 @@ TEST(PlanRedistribution, APlanWithSumsSaysInWhichOrderTheyAreMade) {
 TEST(PlanRedistribution, AGatherGoesRoundARingUnlessAnotherStepPassesItsPorts) {
   const std::vector<Axis> axes = {{"x", 4}};
   const auto depths = [&](const char* source, const std::vector<std::string>& partial) {
-    const RedistributionRequest request{.axes = axes,
-                                        .shape = Shape::Create({{2048, 2048}}).value(),
-                                        .item_bytes = 4,
-                                        .source = EndOf(*ParseLayout(source), axes, partial).value(),
-                                        .destination = EndOf(*ParseLayout("[-, -]"), axes).value()};
+    const RedistributionRequest request{
+        .axes = axes,
+        .shape = Shape::Create({{2048, 2048}}).value(),
+        .item_bytes = 4,
+        .source = EndOf(*ParseLayout(source), axes, partial).value(),
+        .destination = EndOf(*ParseLayout("[-, -]"), axes).value()};
     CourseRequest course = RequestOf(request, {.devices_of_host = 1});
     course.request.redistribution.no_relays = true;
     const absl::StatusOr<Plan> plan = PlanOf(course);
