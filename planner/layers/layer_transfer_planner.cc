@@ -68,7 +68,8 @@ absl::StatusOr<std::shared_ptr<const Plan>> LayerTransferPlanner::PlanOf(
 absl::StatusOr<Plan> LayerTransferPlanner::Make(const LayerProgram::Transfer& transfer,
                                                 std::shared_ptr<const TensorTable> tensors) const {
   RETURN_IF_ERROR(CheckWanted(cancelled_));
-  ReshardRequest request{.tensors = std::move(tensors), .topology = topology_};
+  // Transfers run beside others, with whose many streams a ring's one shares each port.
+  ReshardRequest request{.tensors = std::move(tensors), .topology = topology_, .no_rings = true};
   if (program_.from(transfer) != program_.to(transfer)) return PlanReshard(request, cancelled_);
   ReshardRequest by_steps = request;
   by_steps.strategy = Strategy::kRedistribute;

@@ -329,7 +329,7 @@ absl::StatusOr<Course<Plan>> RedistributionPlanner::PlanSteps(
                       .releases_source = releases()};
   int between_hosts = 0;
   for (const Course<StepTable>::Step& step : draft.steps) {
-    ASSIGN_OR_RETURN(Plan plan, PlanStep(*step.move, false));
+    ASSIGN_OR_RETURN(Plan plan, PlanStep(*step.move, request_.no_rings));
     between_hosts += plan.figures().network_bytes > 0 ? 1 : 0;
     course.steps.push_back(
         {.move = std::make_shared<const Plan>(std::move(plan)), .reduction = step.reduction});
