@@ -24,13 +24,17 @@ _PAGE_SIZE = 1000
 
 @dataclass(frozen=True)
 class Side:
-    """Where tensors lie: a mesh, registered by name or given, its layouts, and the storages that hold the tiles."""
+    """Where tensors lie: a `mesh`, registered by name or given, its `layouts`, and the `storage` that holds the tiles.
+
+    Layouts are rules, their text, one layout for all tensors, or layouts by the names of tensors.
+    """
 
     mesh: Mesh | str
     layouts: Layouts
     storage: str = ""
 
 
+#: A Side, or a tuple of its fields.
 SideLike = Side | tuple[Mesh | str, Layouts] | tuple[Mesh | str, Layouts, str]
 
 
@@ -67,7 +71,14 @@ def _tensor_messages(manifest: Manifest | Iterable[Tensor]) -> list[Any]:
 
 @dataclass(frozen=True)
 class Redistribution:
-    """How a layout changes inside one mesh, by steps; docs/redistribution.md."""
+    """How a layout changes inside one mesh, by steps.
+
+    `source_partial` and `destination_partial` are axes over which slots hold summands of one value, before and still
+    afterwards; `reduction` is "sum" (the default), "mean", "min" or "max", in the `reduction_order` "fixed" (the
+    default: the same bits on every run) or "any". `objective` is least "time" (the default) or "bytes". `method` names
+    a planner of the literature in place of the search. With `no_relays` each step is a collective. With
+    `release_source` the source is given up: its memory goes back while it is consumed.
+    """
 
     source_partial: Sequence[str] = ()
     destination_partial: Sequence[str] = ()
@@ -81,7 +92,16 @@ class Redistribution:
 
 @dataclass(frozen=True)
 class ReshardOptions:
-    """How a reshard is planned and executed; what is left out, the controller chooses. Durations are in seconds."""
+    """How a reshard is planned and executed; what is left out, the controller chooses. Durations are in seconds.
+
+    `replica_axes` are axes of the destination that count replicas, which commit one by one. `strategy` is by name, and
+    `seed` of those that choose at random. `chunk_bytes` is a multiple of 65,536 up to 16 MiB. `binding` is "shadow"
+    (readers have the version before until the commit) or "in_place". `checksums` are on. `topology` is a network file,
+    its text or a dictionary, in place of the controller's description. `device_bytes_max` limits what the operation has
+    on a device at once. With `create_destination` workers make destination storages that they lack. `deadline` is 0.1
+    to 86,400, by default three times the prediction and 30 more; `stall_limit`, by default 5, is how long a peer may
+    make no progress. `nic_share` of each NIC's rate, above 0 to 1. With `no_broadcasts` GPUs use no ncclBroadcast.
+    """
 
     replica_axes: Sequence[str] = ()
     strategy: str = ""
@@ -333,7 +353,13 @@ def release_store_reserve() -> Steps[None]:
 
 @dataclass(frozen=True)
 class PipelineChoice:
-    """Which schedule of a pipeline: a name, "auto" for a search, or a file of Crossmesh's own form."""
+    """Which schedule of a pipeline.
+
+    `schedule` is a name, or "auto" (the default) for a search; `schedule_file` the text of one in Crossmesh's own form.
+    With `delay_weight_gradients` those are computed by ops of their own, later. `windows` are those of "window_order",
+    by stage. `objective` is least "seconds" of an iteration (the default) or "span" of a rank. `transfer_model` is
+    "ports" (the default), "latency", "link", "pair", "nic" or "blocking". `search_ops_max` bounds the search.
+    """
 
     schedule: str = ""
     delay_weight_gradients: bool = False
@@ -346,7 +372,14 @@ class PipelineChoice:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a pipeline runs; durations are in seconds. With `rehearsal` only computing is simulated."""
+    """How a pipeline runs, for how many `iterations`; durations are in seconds.
+
+    With `rehearsal` workers wait for as long as each op is profiled to take, and no process computes; messages move.
+    `checksums` of transfers are on. `iteration_deadline` is by default three times the prediction and 30 more;
+    `stall_limit`, by default 5, is how long a peer may make no progress; `rejoin_limit`, by default 30, how long a
+    failed iteration waits until all workers are there. With `stop_at_failure` the run ends with the first iteration
+    that fails. The same `request_id` with the same content is the same run for 24 hours.
+    """
 
     iterations: int = 1
     rehearsal: bool = False

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 
-from crossmesh import _calls, _requests, _wire, controller_results, pipeline_results, progress, results
+from crossmesh import _calls, _progress, _requests, _wire, controller_results, pipeline_results, results
 from crossmesh._calls import Attempts, Call, Following, Options, Steps
 from crossmesh._convert import Document, value_of
 from crossmesh._core import Manifest, Mesh, Tensor
@@ -22,7 +22,24 @@ from crossmesh._requests import PipelineChoice, Redistribution, ReshardOptions, 
 from crossmesh._route import CONNECT_SECONDS_MAX, Route, is_known
 from crossmesh.errors import Error
 
-__all__ = ["Client", "PipelineChoice", "Redistribution", "ReshardOptions", "RunOptions", "Side", "connect"]
+__all__ = [
+    "Client",
+    "Controller",
+    "Manifests",
+    "Meshes",
+    "NetworkDescription",
+    "Operations",
+    "PipelineChoice",
+    "PipelineRunning",
+    "Pipelines",
+    "Redistribution",
+    "ReshardOptions",
+    "RunOptions",
+    "RunningOperation",
+    "Side",
+    "Workers",
+    "connect",
+]
 
 Value = TypeVar("Value")
 
@@ -158,7 +175,7 @@ class RunningOperation:
             self._id = state.id
             yield state
 
-    async def begin(self) -> None:
+    async def _begin(self) -> None:
         states = self._states(None)
         await anext(states)
         await states.aclose()
@@ -204,7 +221,7 @@ class PipelineRunning:
             self._id = state.id
             yield state
 
-    async def begin(self) -> None:
+    async def _begin(self) -> None:
         states = self._states(None)
         await anext(states)
         await states.aclose()
@@ -341,7 +358,7 @@ class Pipelines(_Service):
         options: RunOptions = RunOptions(),  # noqa: B008
     ) -> PipelineRunning:
         running = PipelineRunning(self._caller, _requests.start_call(pipeline, choice, options), "")
-        await running.begin()
+        await running._begin()
         return running
 
     async def runs(self, count: int = 100) -> Sequence[pipeline_results.PipelineRun]:
@@ -388,7 +405,7 @@ class Client:
     ) -> RunningOperation:
         spec = _requests.spec_message(manifest, source, destination, ReshardOptions(**options), redistribution)
         running = RunningOperation(self._caller, _requests.execute_call(spec, request_id), "")
-        await running.begin()
+        await running._begin()
         return running
 
     async def reshard(
@@ -396,7 +413,7 @@ class Client:
         show_progress: bool | None = None, **options: Any,
     ) -> results.Operation:
         running = await self.start_reshard(manifest, source, destination, **options)
-        with progress.bar(show_progress) as bar:
+        with _progress.bar(show_progress) as bar:
             return await running.wait(timeout, bar)
 
     async def redistribute(

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import grpc
 
-from crossmesh import _calls, _requests, _wire, controller_results, pipeline_results, progress, results
+from crossmesh import _calls, _progress, _requests, _wire, controller_results, pipeline_results, results
 from crossmesh._calls import Attempts, Call, Following, Options, Steps
 from crossmesh._convert import Document, value_of
 from crossmesh._core import Manifest, Mesh, Tensor
@@ -26,7 +26,24 @@ from crossmesh._requests import PipelineChoice, Redistribution, ReshardOptions, 
 from crossmesh._route import CONNECT_SECONDS_MAX, Route, is_known
 from crossmesh.errors import Error
 
-__all__ = ["Client", "PipelineChoice", "Redistribution", "ReshardOptions", "RunOptions", "Side", "connect"]
+__all__ = [
+    "Client",
+    "Controller",
+    "Manifests",
+    "Meshes",
+    "NetworkDescription",
+    "Operations",
+    "PipelineChoice",
+    "PipelineRunning",
+    "Pipelines",
+    "Redistribution",
+    "ReshardOptions",
+    "RunOptions",
+    "RunningOperation",
+    "Side",
+    "Workers",
+    "connect",
+]
 
 Value = TypeVar("Value")
 
@@ -219,8 +236,8 @@ class RunningOperation(_Followed):
     ) -> results.Operation:
         """The operation as it has committed.
 
-        `timeout` is in seconds. Raises what it ended with, if that is not COMMITTED, with the operation as the
-        exception's `operation`; DeadlineExceededError while it goes on.
+        `timeout` is in seconds; `on_change` is called with each state. Raises what it ended with, if that is not
+        COMMITTED, with the operation as the exception's `operation`; DeadlineExceededError while it goes on.
         """
         for state in self._states(timeout):
             if on_change is not None:
@@ -231,7 +248,7 @@ class RunningOperation(_Followed):
         return last
 
     def cancel(self, reason: str = "") -> None:
-        """Returns at once. Raises FailedPreconditionError when it has ended otherwise."""
+        """Returns at once; `reason` will be in its error. FailedPreconditionError: it has ended otherwise."""
         self._caller.run(_requests.cancel_operation(self._id, reason))
 
 
@@ -240,6 +257,7 @@ class PipelineRunning(_Followed):
 
     @property
     def id(self) -> str:
+        """By which any client finds it."""
         return self._id
 
     def __iter__(self) -> Iterator[pipeline_results.PipelineRun]:
@@ -254,7 +272,10 @@ class PipelineRunning(_Followed):
             yield state
 
     def wait(self, timeout: float | None = None) -> pipeline_results.PipelineRun:
-        """The run as it is DONE, iterations failed or not. Raises what it ended with otherwise."""
+        """The run as it is DONE, iterations failed or not.
+
+        `timeout` is in seconds. Raises what it ended with otherwise; DeadlineExceededError while it goes on.
+        """
         for state in self._states(timeout):
             last = state
         if (error := _requests.run_outcome(last)) is not None:
@@ -280,15 +301,15 @@ class Meshes(_Service):
         return self._run(_requests.create_mesh(name, mesh))
 
     def get(self, name: str) -> Mesh:
-        """NotFoundError: there is none."""
+        """The mesh of that name. NotFoundError: there is none."""
         return self._run(_requests.get_mesh(name))
 
     def list(self) -> list[results.RegisteredMesh]:
-        """By name."""
+        """All of them, sorted by name."""
         return self._run(_requests.list_meshes())
 
     def delete(self, name: str, revision: int = 0) -> None:
-        """AbortedError: it is not at that revision, unless 0. NotFoundError."""
+        """Takes the name away. AbortedError: the mesh is not at that `revision`, unless 0. NotFoundError."""
         self._run(_requests.delete_mesh(name, revision))
 
 
@@ -296,19 +317,19 @@ class Manifests(_Service):
     """Manifests by name."""
 
     def put(self, name: str, manifest: Manifest | Iterable[Tensor]) -> results.RegisteredManifest:
-        """Registers it, of however many tensors. AlreadyExistsError: another one has the name."""
+        """Registers a manifest, or tensors, of however many. AlreadyExistsError: another one has the name."""
         return self._run(_requests.put_manifest(name, manifest))
 
     def get(self, name: str) -> Manifest:
-        """NotFoundError: there is none."""
+        """The manifest of that name, with all its tensors. NotFoundError: there is none."""
         return self._run(_requests.get_manifest(name))
 
     def list(self) -> list[results.RegisteredManifest]:
-        """By name."""
+        """All of them, sorted by name, without their tensors."""
         return self._run(_requests.list_manifests())
 
     def delete(self, name: str, revision: int = 0) -> None:
-        """AbortedError: it is not at that revision, unless 0. NotFoundError."""
+        """Takes the name away. AbortedError: the manifest is not at that `revision`, unless 0. NotFoundError."""
         self._run(_requests.delete_manifest(name, revision))
 
 
@@ -316,12 +337,14 @@ class NetworkDescription(_Service):
     """The network that plans are made for."""
 
     def get(self) -> results.Network:
+        """As it is now; with revision 0 there is none, and all rates are assumed."""
         return self._run(_requests.get_network())
 
     def set(self, topology: Document, revision: int | None = None) -> results.Network:
-        """Describes it: a network file, its text, or the same as a dictionary. Returns what is current now.
+        """Describes it, and returns what is current now.
 
-        AbortedError: it is not at that revision any more.
+        `topology` is a network file, its text, or the same as a dictionary. AbortedError: it is not at `revision` any
+        more.
         """
         return self._run(_requests.set_network(topology, revision))
 
@@ -330,12 +353,15 @@ class NetworkDescription(_Service):
     ) -> results.MeasuredNetwork:
         """Probes the links between the workers' hosts, and describes the network by what is found.
 
-        FailedPreconditionError: fewer than two hosts have workers, or another measurement runs.
+        Each link is filled for `link_seconds` (0.01 to 10; by default 0.5), or until `link_bytes` (65,536 to 64 GiB; 0:
+        1 GiB) were sent. With `keep_description` the network stays as it is described. FailedPreconditionError: fewer
+        than two hosts have workers, or another measurement runs.
         """
         return self._run(_requests.measure_network(link_seconds, link_bytes, keep_description))
 
     def calibrate_gpus(self, keep_description: bool = False) -> results.GpuCalibration:
-        """Measures what calls of the workers' GPUs cost. FailedPreconditionError: no GPU is up."""
+        """Measures what calls of the workers' GPUs cost, and has that in the network's description, unless
+        `keep_description`. FailedPreconditionError: no GPU is up."""
         return self._run(_requests.calibrate_gpus(keep_description))
 
 
@@ -343,11 +369,11 @@ class Operations(_Service):
     """Operations, by id."""
 
     def get(self, id: str) -> results.Operation:
-        """NotFoundError."""
+        """The operation as it is now. NotFoundError: there is none."""
         return self._run(_requests.get_operation(id))
 
     def list(self, count: int = 100) -> list[results.Operation]:
-        """Newest first."""
+        """At most `count`, newest first."""
         return self._run(_requests.list_operations(count))
 
     def watch(self, id: str) -> RunningOperation:
@@ -355,15 +381,16 @@ class Operations(_Service):
         return RunningOperation(self._caller, None, id)
 
     def cancel(self, id: str, reason: str = "") -> None:
-        """Returns at once. FailedPreconditionError: it has ended otherwise. NotFoundError."""
+        """Returns at once; `reason` will be in the operation's error. FailedPreconditionError: it has ended otherwise.
+        NotFoundError."""
         self._run(_requests.cancel_operation(id, reason))
 
 
 class Workers(_Service):
-    """The workers of the cluster, as the controller sees them."""
+    """The workers of the cluster, by name, as the controller sees them."""
 
     def list(self) -> list[results.WorkerInfo]:
-        """By name."""
+        """All of them, sorted by name."""
         return self._run(_requests.list_workers())
 
     def drain(self, name: str) -> None:
@@ -393,7 +420,7 @@ class Controller(_Service):
         return self._run(_requests.get_controller())
 
     def log_lines(self, count: int = 100) -> list[str]:
-        """The newest lines of its log, at most 1,000, oldest first; each is JSON."""
+        """The newest `count` lines of its log, at most 1,000, oldest first; each is JSON."""
         return self._run(_requests.list_log_lines(count))
 
     def back_up_store(self) -> str:
@@ -419,23 +446,27 @@ class Controller(_Service):
 
 
 class Pipelines(_Service):
-    """Pipelines by name, their plans and runs. A pipeline is a PipelineSpec or a LayerProgramSpec: a dictionary, JSON,
-    or the path of a file; where it says so also a registered name."""
+    """Pipelines by name, their plans, and their runs by id.
+
+    A pipeline is a PipelineSpec or a LayerProgramSpec: a dictionary, JSON, or the path of a file; where it says so also
+    a registered name. `choice` says which schedule, and `options` how it runs.
+    """
 
     def create(self, pipeline: Document) -> int:
-        """AlreadyExistsError: another one has its name."""
+        """Registers it by the name that it has, and returns the store's revision. AlreadyExistsError: another one has
+        that name."""
         return self._run(_requests.create_pipeline(pipeline))
 
     def get(self, name: str) -> dict[str, Any]:
-        """NotFoundError."""
+        """As it was given, as a dictionary. NotFoundError: there is none."""
         return self._run(_requests.get_pipeline(name))
 
     def list(self) -> list[dict[str, Any]]:
-        """By name."""
+        """All of them, sorted by name."""
         return self._run(_requests.list_pipelines())
 
     def delete(self, name: str) -> None:
-        """NotFoundError."""
+        """Takes the name away. NotFoundError: there is none."""
         self._run(_requests.delete_pipeline(name))
 
     def plan(
@@ -454,7 +485,7 @@ class Pipelines(_Service):
         return running
 
     def runs(self, count: int = 100) -> Sequence[pipeline_results.PipelineRun]:
-        """Newest first, without measurements and schedules."""
+        """At most `count`, newest first, without measurements and schedules."""
         return self._run(_requests.list_runs(count))
 
     def watch(self, id: str) -> PipelineRunning:
@@ -463,7 +494,14 @@ class Pipelines(_Service):
 
 
 class Client:
-    """A cluster's controller, by connect(). A context manager; thread-safe."""
+    """A cluster's controller, by connect(). A context manager; thread-safe.
+
+    Its services are `meshes`, `manifests`, `network`, `operations`, `workers`, `controller` and `pipelines`.
+
+    `manifest` is one, or a registered name. `source` and `destination` are a mesh, given or by its registered name, its
+    layouts, and the storage that holds the tiles: a Side, or a tuple of these. `redistribution` changes layouts inside
+    one mesh by steps. `options` are the fields of ReshardOptions.
+    """
 
     def __init__(self, route: Route, options: Options):
         self._caller = _Caller(route, options)
@@ -484,7 +522,11 @@ class Client:
         self, manifest: Manifest | str, source: SideLike, destination: SideLike,
         redistribution: Redistribution | None = None, **options: Any,
     ) -> results.PlanSummary:
-        """Plans and proves without executing; needs no worker. `options` are the fields of ReshardOptions."""
+        """Plans and proves without executing; needs no worker, and no storage.
+
+        InvalidArgumentError, NotFoundError name the field of what cannot be; ResourceExhaustedError: `device_bytes_max`
+        does not suffice.
+        """
         spec = _requests.spec_message(manifest, source, destination, ReshardOptions(**options), redistribution)
         return self._caller.run(_requests.plan_reshard(spec))
 
@@ -492,7 +534,7 @@ class Client:
         self, manifest: Manifest | str, source: SideLike, destination: SideLike,
         redistribution: Redistribution | None = None, relays: int = 0, **options: Any,
     ) -> str:
-        """The text of a plan, with so many relays (0: 1,000)."""
+        """The text of a plan, with so many `relays` (0: 1,000). Raises what plan() does."""
         spec = _requests.spec_message(manifest, source, destination, ReshardOptions(**options), redistribution)
         return self._caller.run(_requests.explain_reshard(spec, relays))
 
@@ -518,13 +560,12 @@ class Client:
     ) -> results.Operation:
         """Moves tensors from where they are to where they are to be, and returns the operation as it has committed.
 
-        `manifest` is one, or a registered name; a side is a mesh, its layouts and its storage. `options` are the fields
-        of ReshardOptions, `request_id` and `redistribution`. `timeout` in seconds ends the waiting, not the operation.
-        `show_progress`: a bar on standard error; by default where that is a terminal or in a notebook. Raises what the
-        operation ended with, if that is not COMMITTED.
+        `options` may have `request_id` and `redistribution` as well. `timeout` in seconds ends the waiting, not the
+        operation. `show_progress`: a bar on standard error; by default where that is a terminal or in a notebook.
+        Raises what start_reshard() does, and what the operation ended with, if that is not COMMITTED.
         """
         running = self.start_reshard(manifest, source, destination, **options)
-        with progress.bar(show_progress) as bar:
+        with _progress.bar(show_progress) as bar:
             return running.wait(timeout, bar)
 
     def redistribute(
@@ -532,9 +573,10 @@ class Client:
         steps: Redistribution = Redistribution(), timeout: float | None = None,  # noqa: B008
         show_progress: bool | None = None, **options: Any,
     ) -> results.Operation:
-        """Changes the layouts of tensors inside one mesh, by the cheapest steps; a side is layouts and a storage.
+        """Changes the layouts of tensors inside one `mesh`, by the cheapest steps.
 
-        As reshard otherwise.
+        `source` and `destination` are layouts and a storage; `steps` says what of them is partial sums, and how the
+        steps are found. `timeout` (in seconds), `show_progress`, `options` and what is raised are as of reshard().
         """
         return self.reshard(
             manifest, (mesh, *source), (mesh, *destination), timeout=timeout, show_progress=show_progress,
@@ -562,9 +604,10 @@ def connect(
 
     `address` is a controller's, "unix:/PATH", "HOST:PORT" or "[IPV6]:PORT", or those of several, of which one leads;
     by default that of $CROSSMESH_CONTROLLER. One that stands by leads the client on to the leader. `insecure` allows
-    addresses beyond this machine, in plain text. Times are in seconds: of a call; how long it is tried again while no
-    controller is available, by default 5, and 15 with several, of which the next one may have to be elected; and the
-    same while an operation is followed. Raises InvalidArgumentError for a malformed address.
+    addresses beyond this machine, in plain text. Times are in seconds: `call_timeout` of a call; `retry_for`, how long
+    it is tried again while no controller is available, by default 5, and 15 with several, of which the next one may
+    have to be elected; and `follow_for`, the same while an operation is followed. Raises InvalidArgumentError for a
+    malformed address.
     """
     given = address if address is not None else os.environ.get("CROSSMESH_CONTROLLER", "")
     addresses = [_calls.check_address(each, insecure) for each in _calls.addresses_of(given)]

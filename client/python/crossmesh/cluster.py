@@ -90,8 +90,8 @@ class _Daemon:
 class LocalCluster:
     """A controller and workers named node-0, node-1, ..., each with devices node-N.0 and on in host memory.
 
-    `client` is connected to it; a worker's memory socket is memory_socket(N). Ends with stop(), with its block, with
-    the last reference to it, and with the process.
+    By local_cluster(). `client` is connected to it; a worker's memory socket is memory_socket(N). Ends with stop(),
+    with its block, with the last reference to it, and with the process. `folder` has the daemons' logs.
     """
 
     def __init__(self, workers: int, devices: int):
@@ -120,6 +120,7 @@ class LocalCluster:
 
     @property
     def client(self) -> client.Client:
+        """Of its controller. FailedPreconditionError: the cluster was stopped."""
         if self._client is None:
             raise FailedPreconditionError(
                 "local cluster: expected one that runs, found one that was stopped", "local cluster", "one that runs",
@@ -135,6 +136,7 @@ class LocalCluster:
         return memory.worker_memory(self.memory_socket(worker))
 
     def devices(self, worker: int) -> list[str]:
+        """The names of a worker's devices."""
         return [f"node-{worker}.{index}" for index in range(self._devices)]
 
     @property
@@ -162,9 +164,10 @@ class LocalCluster:
         self.await_workers(self._workers)
 
     def await_workers(self, count: int) -> None:
-        """Until so many workers are ready, of which some may be in other processes, or in this one.
+        """Until `count` workers are ready, of which some may be in other processes, or in this one.
 
         A worker serves before the controller knows it; how long its registration takes is its own affair.
+        UnavailableError: not in 60 seconds.
         """
         deadline = time.monotonic() + _START_SECONDS
         while True:

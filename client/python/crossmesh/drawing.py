@@ -17,14 +17,17 @@ from crossmesh.errors import FailedPreconditionError, InvalidArgumentError
 if TYPE_CHECKING:
     from crossmesh.planning import Plan, Timeline
 
+__all__ = ["Picture", "draw"]
+
 
 class Picture:
-    """An SVG document, which notebooks show."""
+    """An SVG document, by draw(), which notebooks show. `svg` is its text."""
 
     def __init__(self, svg: str):
         self.svg = svg
 
     def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes it to the file `path`."""
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.svg)
 
@@ -38,10 +41,11 @@ class Picture:
 def draw(
     what: Mesh | Layout | Plan | Timeline, *, mesh: Mesh | None = None, shape: Sequence[int] | None = None
 ) -> Picture:
-    """A picture of a mesh, of a layout, for which `mesh` and `shape` are needed, or of a plan with its simulated run.
+    """A picture of `what`: a mesh, a layout, for which `mesh` and `shape` are needed, or a plan with its simulated run.
 
-    Of a layout: the part of the tensor that every slot holds, of its first two dimensions. Of a plan: hosts, routes and
-    chunks over time, which needs matplotlib.
+    Of a layout: the part of a tensor of this shape that every slot holds, of its first two dimensions. Of a plan:
+    hosts, routes and chunks over time, by matplotlib. Raises InvalidArgumentError for a layout that does not fit mesh
+    and shape, or is without them; FailedPreconditionError where matplotlib is not installed.
     """
     if isinstance(what, Mesh):
         return Picture(_pictures.svg_of_mesh(what))

@@ -100,8 +100,8 @@ class LentStorage(Storage):
         self._check_generation(self.state().generation)
 
     def release(self, timeout: float = 10.0) -> None:
-        """Ends the loan once no operation uses it. FailedPreconditionError: one still does after so many seconds, which
-        it names. NotFoundError: the loan has ended."""
+        """Ends the loan once no operation uses it. FailedPreconditionError: one still does after `timeout` seconds,
+        which it names. NotFoundError: the loan has ended."""
         self.worker._embedded.release(self.name, self.device, timeout)
         self.worker._lent.pop((self.name, self.device), None)
 
@@ -162,6 +162,7 @@ class OpTensor:
         return self._only().array
 
     def torch(self) -> Any:
+        """The same as a torch tensor. Needs torch."""
         return self._only().torch()
 
     def _only(self) -> OpTile:
@@ -212,6 +213,7 @@ class Op(_Answered):
         return self._find("input", self.inputs, of)
 
     def output(self, of: int | str) -> OpTensor:
+        """By peer, or by the name of its transfer. NotFoundError."""
         return self._find("output", self.outputs, of)
 
     def _find(self, noun: str, tensors: tuple[OpTensor, ...], of: int | str) -> OpTensor:
@@ -251,6 +253,7 @@ class StateLost(_Answered):
     _loop: RankLoop
 
 
+#: What a rank does next.
 Step = Op | Pair | Complete | StateLost
 
 
@@ -269,6 +272,7 @@ class RankLoop:
 
     @property
     def rank(self) -> int:
+        """Of the pipeline, or of the layer program."""
         return self._loop.rank
 
     def __iter__(self) -> Iterator[Step]:
@@ -359,11 +363,10 @@ def _remove(folder: str, process: int) -> None:
 class Worker:
     """A worker with devices in memory of the host, which joins a cluster; as crossmesh-worker, in this process.
 
-    `devices` and `controllers` are texts, or sequences of them: "node-a.0-3", "unix:/run/crossmesh.sock". All other
-    arguments are as the daemon's flags. The controller knows it some time after it is made. Thread-safe. In a process
-    that was forked off it raises FailedPreconditionError. It is stopped by stop(), the end of its block, or that of
-    the interpreter. InvalidArgumentError, FailedPreconditionError, UnavailableError: as the daemon does not start. What
-    waits raises why the controller refuses it, its name or its version, once it has done so for 20 s.
+    The controller knows it some time after it is made. Thread-safe. In a process that was forked off it raises
+    FailedPreconditionError. It is stopped by stop(), the end of its block, or that of the interpreter. What waits
+    raises why the controller refuses it, its name or its version, once it has done so for 20 s. `memory` has its
+    storages.
     """
 
     def __init__(
@@ -372,6 +375,15 @@ class Worker:
         insecure: bool = False, memory_socket: str = "", metrics_listen: str = "", memory_max: int = 0,
         state_folder: str = "", log_level: str = "warning",
     ):
+        """Starts it.
+
+        `devices` and `controllers` are texts, or sequences of them: "node-a.0-3", "unix:/run/crossmesh.sock". All other
+        arguments are as the daemon's flags: it serves controllers and other workers at `listen`, and its peers' data
+        goes over `interfaces`; addresses beyond this machine need `trusted_networks` or `insecure`. By default
+        `memory_socket` is in a temporary folder, and there are no `metrics_listen` and `state_folder`. `memory_max` is
+        in bytes; 0 is the daemon's default. `log_level` is of all workers of the process. Raises InvalidArgumentError,
+        FailedPreconditionError, UnavailableError as the daemon does not start.
+        """
         _worker.set_log_level(log_level)
         options = _worker.WorkerOptions()
         options.name = name
@@ -406,7 +418,8 @@ class Worker:
         self, name: str, device: str, manifest: Manifest, mesh: Mesh | str,
         layouts: Rules | str | Layout | Mapping[str, Layout | str], *, create: bool = True,
     ) -> Storage:
-        """A storage in memory of the worker, as WorkerMemory.storage()."""
+        """A storage of `device` in memory of the worker, created unless it is there, or unless not `create`; arguments
+        and errors are as of WorkerMemory.storage(): `manifest`, and `mesh` and `layouts` of a reshard's side."""
         return self.memory.storage(name, device, manifest, mesh, layouts, create=create)
 
     def lend(
@@ -444,11 +457,11 @@ class Worker:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Until the controller has asked for a drain and nothing runs any more, or another thread has stopped it; False
-        when so many seconds are over. Raises why the controller refuses the worker."""
+        when `timeout` seconds are over. Raises why the controller refuses the worker."""
         return self._embedded.wait(timeout)
 
     def stop(self, drain: float = 0.0) -> None:
-        """Leaves the cluster, at most so many seconds later, in which what runs may end. Repeatable. What was lent is
+        """Leaves the cluster, at most `drain` seconds later, in which what runs may end. Repeatable. What was lent is
         given back."""
         self._embedded.stop(drain)
         _running.discard(self)

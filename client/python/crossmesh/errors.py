@@ -4,6 +4,23 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar
 
+__all__ = [
+    "AbortedError",
+    "AlreadyExistsError",
+    "CancelledError",
+    "DataLossError",
+    "DeadlineExceededError",
+    "Error",
+    "FailedPreconditionError",
+    "InternalError",
+    "InvalidArgumentError",
+    "NotFoundError",
+    "PermissionDeniedError",
+    "ResourceExhaustedError",
+    "UnavailableError",
+    "UnimplementedError",
+]
+
 
 class Error(Exception):
     """What Crossmesh refused or could not do.
@@ -28,18 +45,26 @@ class InvalidArgumentError(Error, ValueError):
 
 
 class DeadlineExceededError(Error, TimeoutError):
+    """It took longer than was given; what was begun may go on."""
+
     code = 4
 
 
 class NotFoundError(Error, LookupError):
+    """There is nothing of that name."""
+
     code = 5
 
 
 class AlreadyExistsError(Error):
+    """Another thing has that name or request id."""
+
     code = 6
 
 
 class PermissionDeniedError(Error, PermissionError):
+    """Not for this caller."""
+
     code = 7
 
 
@@ -62,6 +87,8 @@ class AbortedError(Error):
 
 
 class UnimplementedError(Error, NotImplementedError):
+    """Not supported, or not by a controller of that version."""
+
     code = 12
 
 
@@ -84,6 +111,8 @@ class DataLossError(Error):
 
 
 class CancelledError(Error):
+    """Ended by a caller."""
+
     code = 1
 
 

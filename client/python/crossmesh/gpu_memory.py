@@ -1,4 +1,4 @@
-"""Storages in the memory of a GPU, mapped into this process: what a device holds, as tensors of torch without a copy.
+"""Storages in the memory of a GPU, mapped into this process: what a device holds, as tensors of torch without a copy::
 
     storage = crossmesh.worker_memory(path).gpu_storage("weights", "node-a.1", manifest, mesh, layouts)
     storage.fill(model.state_dict())

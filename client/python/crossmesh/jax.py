@@ -1,4 +1,4 @@
-"""Meshes and layouts from and to JAX: Mesh, and NamedSharding with its PartitionSpec.
+"""Meshes and layouts from and to JAX: Mesh, and NamedSharding with its PartitionSpec::
 
     mesh = crossmesh.jax.mesh(array.sharding.mesh)
     layout = crossmesh.jax.layout(array.sharding, array.shape)
@@ -38,7 +38,8 @@ def mesh(jax_mesh: jax.sharding.Mesh, device_name: Callable[[Any], str] | None =
 
 
 def jax_mesh(mesh: Mesh, devices: Sequence[Any] | None = None) -> jax.sharding.Mesh:
-    """The JAX mesh of a mesh, over jax.devices() in the order of slots, or over `devices`."""
+    """The JAX mesh of a mesh, over jax.devices() in the order of slots, or over `devices`. Raises InvalidArgumentError
+    where there are fewer."""
     import jax
     import numpy
 
@@ -88,6 +89,7 @@ def layout(sharding: jax.sharding.Sharding, shape: Sequence[int]) -> Layout:
 
 
 def layout_of(array: jax.Array) -> Layout:
+    """The layout of an array, by its sharding and its shape, as layout()."""
     return layout(array.sharding, array.shape)
 
 
@@ -109,7 +111,8 @@ def partition_spec(layout: Layout, mesh: Mesh, shape: Sequence[int]) -> jax.shar
 def sharding(
     layout: Layout, mesh: Mesh, shape: Sequence[int], over: jax.sharding.Mesh | None = None
 ) -> jax.sharding.NamedSharding:
-    """The NamedSharding of a layout, over a JAX mesh with the axes of `mesh`; by default over jax_mesh(mesh)."""
+    """The NamedSharding of a layout, `over` a JAX mesh with the axes of `mesh`; by default over jax_mesh(mesh). Raises
+    InvalidArgumentError for other axes, and where `partition_spec` does."""
     from jax.sharding import NamedSharding
 
     spec = partition_spec(layout, mesh, shape)
@@ -122,8 +125,8 @@ def sharding(
 
 
 def named(tree: Any) -> dict[str, Any]:
-    """The leaves of a pytree by their paths, such as params.layers.0.kernel; for Storage.fill, and for Storage.read
-    where they are numpy arrays, which are written in place."""
+    """The leaves of the pytree `tree` by their paths, such as params.layers.0.kernel; for Storage.fill, and for
+    Storage.read where they are numpy arrays, which are written in place."""
     import jax
 
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
@@ -131,7 +134,8 @@ def named(tree: Any) -> dict[str, Any]:
 
 
 def restored(tree: Any, values: Mapping[str, Any]) -> Any:
-    """A pytree of this structure with other values, by name, each with the sharding of the leaf that it replaces.
+    """A pytree of the structure of `tree` with other values, by name, each with the sharding of the leaf that it
+    replaces.
 
     Arrays of JAX cannot be written in place. Raises InvalidArgumentError for a leaf that has no value of its shape.
     """
@@ -149,7 +153,8 @@ def restored(tree: Any, values: Mapping[str, Any]) -> Any:
 
 
 def manifest(tree: Any) -> Manifest:
-    """The manifest of a pytree of arrays, with the names that `named` gives them."""
+    """The manifest of `tree`, a pytree of arrays, with the names that `named` gives them. Raises InvalidArgumentError,
+    naming the leaf, for what is no array or has a dtype that Crossmesh does not move."""
     tensors = []
     for name, leaf in named(tree).items():
         if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):

@@ -10,10 +10,12 @@ from crossmesh.errors import NotFoundError
 
 
 def manifest(source: str | os.PathLike[str]) -> Manifest:
-    """The manifest of a manifest file (JSON), a safetensors file, or a folder of these, with or without an index.
+    """The manifest of the file `source`: a manifest file (JSON), a safetensors file, or a folder of these, with or
+    without an index.
 
-    Refused are a name that is there twice, an index that lists other tensors than its files have or names files outside
-    of the folder, and what Crossmesh does not move. Raises NotFoundError where there is no such file.
+    Raises NotFoundError where there is no such file, and InvalidArgumentError for a name that is there twice, an index
+    that lists other tensors than its files have or names files outside of the folder, and types that Crossmesh does not
+    move.
     """
     path = pathlib.Path(source)
     if path.is_dir() or path.suffix == ".safetensors":

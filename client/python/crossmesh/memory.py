@@ -76,7 +76,7 @@ def torch_tensor(array: numpy.ndarray[Any, Any], dtype: str) -> Any:
 
 @dataclass(frozen=True)
 class StorageState:
-    """A storage as its worker has it.
+    """A storage as its worker has it, and its size in bytes; `gpu` is empty for host memory.
 
     `generation` is 1 when it is made, and one more with each commit. `dirty` is what was received in place and not
     committed. `shadow_bytes` is the second piece, which the next version is received into.
@@ -113,7 +113,11 @@ class _Peer:
 
 
 class WorkerMemory:
-    """The memory socket of a worker of this host, by worker_memory(). Thread-safe; it keeps no connection."""
+    """The memory socket of a worker of this host, by worker_memory(). Thread-safe; it keeps no connection.
+
+    A storage has a `name`, and is of a `device` HOST.INDEX of the worker. Every call may raise UnavailableError (no
+    worker serves there) and DeadlineExceededError.
+    """
 
     def __init__(self, path: str, timeout: float):
         self.path = path
@@ -167,7 +171,7 @@ class WorkerMemory:
         return self._ask({"op": "list"})[0]
 
     def state(self, name: str, device: str) -> StorageState:
-        """NotFoundError: there is none."""
+        """A storage as it is now. NotFoundError: there is none."""
         states, descriptor, _ = self._ask({"op": "open", "storage": name, "device": device})
         os.close(descriptor)
         return states[0]
@@ -177,7 +181,8 @@ class WorkerMemory:
         self._ask({"op": "trim", "storage": name, "device": device})
 
     def delete(self, name: str, device: str) -> None:
-        """FailedPreconditionError: an operation uses it. What has its memory keeps that."""
+        """Takes a storage from the worker; what has its memory keeps that. FailedPreconditionError: an operation uses
+        it. NotFoundError."""
         self._ask({"op": "delete", "storage": name, "device": device})
 
     def storage(
@@ -199,8 +204,9 @@ class WorkerMemory:
         layouts: Rules | str | Layout | Mapping[str, Layout | str], *, create: bool = True, cuda_device: int = 0,
         driver: str = "libcuda.so.1",
     ) -> GpuStorage:
-        """The same of a device that is a GPU, which this process has as CUDA device `cuda_device` and whose context is
-        current. FailedPreconditionError: the driver does not map it here."""
+        """As storage(), of a device that is a GPU, which this process has as CUDA device `cuda_device` and whose
+        context is current; `create` is as there. `driver` is CUDA's library. FailedPreconditionError: the driver does
+        not map it here."""
         from crossmesh.gpu_memory import GpuStorage
 
         given = mesh if isinstance(mesh, Mesh) else Mesh(mesh)
@@ -212,8 +218,8 @@ class WorkerMemory:
 
 
 def worker_memory(path: str | os.PathLike[str], timeout: float = 10.0) -> WorkerMemory:
-    """The memory of the worker of this host that was started with --memory-socket `path`. It is asked when something
-    is wanted, for at most `timeout` seconds: UnavailableError, DeadlineExceededError then."""
+    """The memory of the worker of this host that was started with `--memory-socket PATH`, of which `path` is this. It
+    is asked when something is wanted, for at most `timeout` seconds: UnavailableError, DeadlineExceededError then."""
     return WorkerMemory(os.fspath(path), timeout)
 
 
@@ -221,9 +227,10 @@ def worker_memory(path: str | os.PathLike[str], timeout: float = 10.0) -> Worker
 class Tile:
     """A part of a tensor in a storage: the box that it is, and an array over the storage's memory.
 
-    Array libraries take it as it is: numpy.asarray(tile), torch.from_dlpack(tile), memoryview(tile.array). It is of
-    one generation of the storage; `array` raises FailedPreconditionError once that is over. Arrays that were taken
-    before then keep the old memory, which the worker uses for the version after next.
+    Array libraries take it as it is: `numpy.asarray(tile)`, `torch.from_dlpack(tile)`, `memoryview(tile.array)`. `box`
+    is what indexes the whole tensor; `offset` is where the tile begins in the storage, in bytes. It is of one
+    generation of the storage; `array` raises FailedPreconditionError once that is over. Arrays that were taken before
+    then keep the old memory, which the worker uses for the version after next.
     """
 
     storage: Storage
@@ -235,11 +242,15 @@ class Tile:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Of the box."""
         return tuple(interval.stop - interval.start for interval in self.box)
 
     @property
     def array(self) -> numpy.ndarray[Any, Any]:
-        """Over the storage's memory: what is written to it is in the storage."""
+        """Over the storage's memory, in the shape of the box: what is written to it is in the storage.
+
+        FailedPreconditionError: its generation is over.
+        """
         found: numpy.ndarray[Any, Any] = self.storage._array(self)
         return found
 
@@ -260,9 +271,9 @@ class Tile:
 class Storage:
     """A storage of a worker, mapped into this process, by WorkerMemory.storage(). A mapping of tensors' names.
 
-    It is of one generation: after a commit the worker has the next version in other memory, and everything here raises
-    FailedPreconditionError until refresh(). Thread-compatible. In a process that was forked off, arrays see the same
-    memory.
+    `bytes` is its size. It is of one generation: after a commit the worker has the next version in other memory, and
+    everything here raises FailedPreconditionError until refresh(). Thread-compatible. In a process that was forked off,
+    arrays see the same memory.
     """
 
     _tile: type[Tile] = Tile
@@ -405,9 +416,9 @@ class Storage:
         return len(self._tiles)
 
     def fill(self, values: Mapping[str, Any]) -> None:
-        """Writes every tile. A value is the whole tensor, of which the boxes are taken, or this device's tile of one
-        box: an array, a torch tensor in host memory, or a DTensor, of which the local tensor is taken, also where it
-        is several boxes.
+        """Writes every tile from `values`, by name. A value is the whole tensor, of which the boxes are taken, or this
+        device's tile of one box: an array, a torch tensor in host memory, or a DTensor, of which the local tensor is
+        taken, also where it is several boxes.
 
         InvalidArgumentError names the tensor that lacks, or has another shape or type; then nothing is written.
         """

@@ -1,7 +1,8 @@
 """Layouts of tensor, pipeline and expert parallelism as Megatron-LM and vLLM have them.
 
-Weights of linear layers are [out, in], as in PyTorch. Written from the sources of Megatron-LM (core/parallel_state.py,
-core/tensor_parallel) and vLLM (model_executor/layers); neither is imported.
+Weights of linear layers are [out, in], as in PyTorch. `axis` is the axis of `mesh` that has the tensor-parallel ranks,
+and `shape` that of the whole tensor. Written from the sources of Megatron-LM (core/parallel_state.py,
+core/tensor_parallel) and vLLM (model_executor/layers); neither is imported::
 
     dense, expert = crossmesh.parallel.megatron_meshes(devices, tensor=8, pipeline=4, expert=8)
     layout = crossmesh.parallel.column("tp", rank=2)
@@ -30,9 +31,11 @@ def megatron_meshes(
 ) -> tuple[Mesh, Mesh]:
     """The mesh of dense layers, with axes tp, cp, dp and pp, and that of experts, with etp, ep, edp and pp.
 
-    Both are over the same devices, one for each rank, in the order of ranks. `order` is Megatron's: of its names the
-    first runs fastest. How many data-parallel ranks there are follows from the devices. Raises InvalidArgumentError
-    where sizes do not divide them, or the order is none.
+    Both are over the same devices, one for each rank, in the order of ranks. `tensor`, `pipeline`, `context` and
+    `expert` are how many ranks share a tensor, the layers, a sequence and the experts; `expert_tensor` of an expert's
+    tensors, as many as `tensor` by default. `order` is Megatron's: of its names the first runs
+    fastest. How many data-parallel ranks there are follows from the devices. Raises InvalidArgumentError where sizes do
+    not divide them, or the order is none.
     """
     names = order.split("-")
     if sorted(names) != sorted(_ORDER.split("-")):
@@ -53,16 +56,17 @@ def megatron_meshes(
 
 
 def column(axis: str, rank: int = 2) -> Layout:
-    """Of ColumnParallelLinear: its outputs are cut; also of its bias, with rank 1."""
+    """Of ColumnParallelLinear: its outputs, dimension 0, are cut; also of its bias, with rank 1."""
     return Layout.of([[axis], *([] for _ in range(rank - 1))])
 
 
 def row(axis: str, rank: int = 2) -> Layout:
-    """Of RowParallelLinear: its inputs are cut. Its bias is whole."""
+    """Of RowParallelLinear: its inputs, the last dimension, are cut. Its bias is whole."""
     return Layout.of([*([] for _ in range(rank - 1)), [axis]])
 
 
 def whole(rank: int) -> Layout:
+    """Of what every slot holds, such as a norm's weight, with so many dimensions."""
     return Layout.of([[] for _ in range(rank)])
 
 
@@ -70,6 +74,7 @@ def vocabulary(axis: str, mesh: Mesh, shape: Sequence[int], *, multiple: int = 6
     """Of VocabParallelEmbedding: rows are padded to a multiple, then cut into equal parts; no box has padding.
 
     `shape` is the tensor's own, without padding. The last slots' memory goes on after their box, with the padding.
+    Raises InvalidArgumentError where the axis does not divide the padded rows.
     """
     parts = _size(mesh, axis)
     padded = -(-shape[0] // multiple) * multiple
@@ -85,8 +90,9 @@ def vocabulary(axis: str, mesh: Mesh, shape: Sequence[int], *, multiple: int = 6
 
 
 def merged(axis: str, mesh: Mesh, shape: Sequence[int], sizes: Sequence[int]) -> Layout:
-    """Of MergedColumnParallelLinear, such as gate and up projection in one: each of the parts, which have so many rows
-    one after the other, is cut by itself. Megatron's fused gated linear_fc1 is the same."""
+    """Of MergedColumnParallelLinear, such as gate and up projection in one: each of the parts, which have `sizes` rows
+    one after the other, is cut by itself. Megatron's fused gated linear_fc1 is the same. Raises InvalidArgumentError
+    for a part that the axis does not divide, and sizes that are not all rows."""
     parts = _size(mesh, axis)
     _check_rows(shape, sizes)
     for size in sizes:
@@ -101,8 +107,9 @@ def merged(axis: str, mesh: Mesh, shape: Sequence[int], sizes: Sequence[int]) ->
 
 
 def qkv(axis: str, mesh: Mesh, shape: Sequence[int], *, heads: int, kv_heads: int, head_size: int) -> Layout:
-    """Of vLLM's QKVParallelLinear: rows of all query heads, then of key heads, then of value heads. Where there are
-    fewer key heads than parts, several parts have the same one."""
+    """Of vLLM's QKVParallelLinear: rows of all `heads` query heads, then of `kv_heads` key heads, then of as many value
+    heads, each of `head_size` rows. Where there are fewer key heads than parts, several parts have the same one. Raises
+    InvalidArgumentError for heads that cannot be spread so, and a shape of other rows."""
     parts = _size(mesh, axis)
     _check_rows(shape, [heads * head_size, kv_heads * head_size, kv_heads * head_size])
     _check_divides("query heads", heads, axis, parts)

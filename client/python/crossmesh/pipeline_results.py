@@ -25,6 +25,9 @@ class TransferSummary:
 
 @dataclass(frozen=True)
 class RankSummary:
+    """What a rank has in memory at most, and at which op; what of it is there all the time, or for messages; how long
+    it computes in an iteration."""
+
     peak_bytes: int
     peak_op: str
     static_bytes: int
@@ -49,6 +52,9 @@ class Candidate:
 
 @dataclass(frozen=True)
 class LayerOp:
+    """An op of a layer program as it is predicted, from the begin of the first one, with how long it waits before it
+    with nothing to compute: for messages that were under way, and for such that were not yet."""
+
     name: str
     rank: int
     begin: float
@@ -59,6 +65,9 @@ class LayerOp:
 
 @dataclass(frozen=True)
 class LayerTransfer:
+    """A transfer of a layer program as it is predicted; exposed_seconds: some rank waits for it; hidden_seconds: none
+    does."""
+
     name: str
     from_rank: int = field(metadata={"wire_name": "from"})
     to_rank: int = field(metadata={"wire_name": "to"})
@@ -129,12 +138,16 @@ class Times:
 
 @dataclass(frozen=True)
 class MeasuredRank:
+    """A rank's ops as they ran."""
+
     rank: int
     ops: Times
 
 
 @dataclass(frozen=True)
 class MeasuredTransfer:
+    """The messages of one way of an edge, or of a transfer of a layer program, as they moved."""
+
     edge: int
     backward: bool
     messages: Times
@@ -146,6 +159,8 @@ class MeasuredTransfer:
 
 @dataclass(frozen=True)
 class Measurement:
+    """When ops and messages began and ended in an iteration."""
+
     ranks: tuple[MeasuredRank, ...]
     transfers: tuple[MeasuredTransfer, ...]
 
@@ -188,4 +203,5 @@ class PipelineRun:
 
     @property
     def ended(self) -> bool:
+        """Whether it is DONE, FAILED or STOPPED."""
         return self.state in _ENDED

@@ -12,7 +12,7 @@ from crossmesh import _core, _pictures
 from crossmesh._core import Layout, Manifest, Mesh, Rules
 from crossmesh.errors import FailedPreconditionError, InvalidArgumentError
 
-# A mesh, and what lies where on it: rules, their text, or the layout of all tensors.
+#: A mesh, and what lies where on it: rules, their text, the layout of all tensors, or layouts by the names of tensors.
 Side = tuple[Mesh | str, Rules | str | Layout | Mapping[str, Layout | str]]
 
 
@@ -20,7 +20,9 @@ Side = tuple[Mesh | str, Rules | str | Layout | Mapping[str, Layout | str]]
 class Bound:
     """The least time in seconds that any plan could take on the network, and what decides it.
 
-    `proof` has the ports whose rates the bound is a weighted sum of, with their weights.
+    What hosts receive and send, and what enters and leaves racks, each need a time of their own. `assumed_rates`: the
+    rate of some NIC is not described. `proof` has the ports whose rates the bound is a weighted sum of, with their
+    weights.
     """
 
     seconds: float
@@ -43,7 +45,7 @@ class Port:
 
 
 class Timeline:
-    """A run of a plan on its network, simulated chunk by chunk."""
+    """A run of a plan on its network, simulated chunk by chunk, by simulate()."""
 
     def __init__(self, plan: Plan, run: _core.Run):
         self.plan = plan
@@ -51,10 +53,12 @@ class Timeline:
 
     @property
     def seconds(self) -> float:
+        """How long it takes."""
         return self._run.seconds
 
     @property
     def ports(self) -> list[Port]:
+        """Each direction of every NIC, and of the racks' uplinks."""
         return [Port(*port) for port in self._run.ports]
 
     @property
@@ -78,7 +82,8 @@ class Timeline:
 
 
 class Plan:
-    """A plan, proven: each destination byte is written once, nothing can deadlock, memory stays within limits.
+    """A plan, by plan(), proven: each destination byte is written once, nothing can deadlock, memory stays within
+    limits.
 
     Times are in seconds, on the network that was described or assumed.
     """
@@ -94,14 +99,17 @@ class Plan:
 
     @property
     def strategy(self) -> str:
+        """By which routes were chosen."""
         return str(self.summary["strategy"])
 
     @property
     def predicted_seconds(self) -> float:
+        """By the simulation of its run, or of a plan too large for that by a formula."""
         return float(self.summary["predicted_seconds"])
 
     @property
     def bound(self) -> Bound:
+        """The least time that any plan of the same tensors could take."""
         summary = self.summary
         return Bound(
             seconds=float(summary["bound_seconds"]),
@@ -129,6 +137,7 @@ class Plan:
 
     @property
     def warnings(self) -> list[str]:
+        """What was assumed, and what the request would better have said."""
         return list(self.summary["warnings"])
 
     def text(self, relays: int = 1000) -> str:
@@ -173,9 +182,13 @@ def plan(
     """Plans and proves a reshard of all tensors of a manifest.
 
     `source` and `destination` are a mesh and where tensors lie on it: rules, their text, one layout for all, or layouts
-    by name. `topology` is a network file, its text or the same as a dictionary; without one all NICs have an assumed
-    rate, and the result says so. `replica_axes` are axes of the destination that count replicas, which commit one by
-    one. `binding` is "shadow" or "in_place", `chunk_bytes` a multiple of 65,536 or 0, `nic_share` above 0 to 1.
+    by name. `strategy` is one of strategies(). `topology` is a network file, its text or the same as a dictionary;
+    without one all NICs have an assumed rate, and the result says so. `replica_axes` are axes of the destination that
+    count replicas, which commit one by one. `binding` is "shadow", where readers have the version before until the
+    commit, or "in_place"; None leaves that to the planner. `chunk_bytes` is a multiple of 65,536, or 0 for what suits,
+    `nic_share` of each NIC's rate, above 0 to 1. `device_bytes_max` limits what the operation has on a device at once;
+    0 is no limit. With `shared_storage` both sides are one storage. Without `broadcasts` GPUs use no ncclBroadcast.
+    `seed` is of strategies that choose at random.
 
     Other threads run meanwhile, and Ctrl-C ends it. Raises InvalidArgumentError naming the side and the tensor,
     ResourceExhaustedError where `device_bytes_max` is passed.
@@ -199,12 +212,13 @@ def plan(
 
 
 def bound(manifest: Manifest, source: Side, destination: Side, **options: Any) -> Bound:
-    """The least time that any plan could take. Takes what `plan` does."""
+    """The least time that any plan could take, of a manifest from `source` to `destination`. Takes `options`, and
+    raises errors, as plan() does."""
     return plan(manifest, source, destination, **options).bound
 
 
 def simulate(plan: Plan) -> Timeline:
-    """Runs a plan on its network, chunk by chunk."""
+    """Runs a plan on its network, chunk by chunk. UnimplementedError: it is a plan in several steps."""
     return plan.simulate()
 
 
@@ -217,7 +231,8 @@ def schedules(
     """Every schedule of a pipeline side by side (PipelineCandidate), or the plan of one (PipelinePlan).
 
     `pipeline` is a PipelineSpec: a dictionary, or the path of a JSON file. `schedule` is a name such as "1f1b", or
-    "auto" for a search; without one all are compared.
+    "auto" for a search; without one all are compared. With `delay_weight_gradients` those are computed by ops of their
+    own, later. Times in what is returned are in seconds, sizes in bytes. Raises InvalidArgumentError naming the field.
     """
     text = _document("pipeline", pipeline)
     choice: dict[str, Any] = {"delay_weight_gradients": delay_weight_gradients}
@@ -229,11 +244,12 @@ def schedules(
 
 
 def grids(*arguments: str, **flags: Any) -> dict[str, Any]:
-    """Ranks the grids of a training by predicted time: `crossmesh grid rank --json` with these flags.
+    """Ranks the grids of a training by predicted time: `crossmesh grid rank --json` with these flags::
 
         crossmesh.grids(model="GPT-20B", batch=512, sequence=2048, gpu_host="h100x8", count=64)
 
-    A flag with a hyphen is written with an underscore; True stands for a flag without a value.
+    A flag with a hyphen is written with an underscore; True stands for a flag without a value. `arguments` are further
+    words of the command. Raises the command's error.
     """
     from crossmesh import programs
 
@@ -259,7 +275,8 @@ def _side(name: str, side: Side) -> tuple[Mesh, Rules]:
 
 
 def rules(layouts: Rules | str | Layout | Mapping[str, Layout | str]) -> Rules:
-    """Layout rules of their text, of one layout for all tensors, or of layouts by the names of tensors."""
+    """Layout rules of their text, of one layout for all tensors, or of `layouts` by the names of tensors. Raises
+    InvalidArgumentError for malformed ones, and names that rules would read as patterns."""
     if isinstance(layouts, Rules):
         return layouts
     if isinstance(layouts, Layout):

@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 
 from crossmesh.errors import Error, NotFoundError, error_of
 
+__all__ = ["folder", "path", "share"]
+
 # Where they are, instead of beside the package.
 VARIABLE = "CROSSMESH_PROGRAMS"
 
@@ -35,7 +37,7 @@ def share() -> pathlib.Path:
 
 
 def path(name: str) -> pathlib.Path:
-    """Of a program, such as crossmesh-worker. Raises NotFoundError."""
+    """The file of the program `name`, such as crossmesh-worker. NotFoundError: it is not in folder()."""
     found = folder() / name
     if not found.exists():
         raise NotFoundError(

@@ -12,6 +12,10 @@ _TO = {"wire_name": "to"}
 
 
 class OperationState(enum.Enum):
+    """An operation's, in this order. PREPARING: it is planned, proven, and workers are asked. RUNNING: bytes move.
+    VERIFYING: some replica is complete and is being committed. COMMITTED: all replicas are. PARTIAL: some are, others
+    failed. UNSPECIFIED: one that a later controller has."""
+
     UNSPECIFIED = "UNSPECIFIED"
     PREPARING = "PREPARING"
     RUNNING = "RUNNING"
@@ -23,6 +27,8 @@ class OperationState(enum.Enum):
 
 
 class ReplicaState(enum.Enum):
+    """A replica's: RECEIVING until it has COMMITTED or FAILED."""
+
     UNSPECIFIED = "UNSPECIFIED"
     RECEIVING = "RECEIVING"
     COMMITTED = "COMMITTED"
@@ -30,6 +36,9 @@ class ReplicaState(enum.Enum):
 
 
 class WorkerState(enum.Enum):
+    """A worker's. READY: it takes work. SUSPECT: two heartbeats are missing. DRAINING: it takes none any more. LOST:
+    its session ended, or it went silent."""
+
     UNSPECIFIED = "UNSPECIFIED"
     READY = "READY"
     SUSPECT = "SUSPECT"
@@ -38,6 +47,9 @@ class WorkerState(enum.Enum):
 
 
 class RunState(enum.Enum):
+    """A pipeline run's. PREPARING: it is planned, proven, and workers are asked. WAITING: an iteration failed, and not
+    all workers are there again. DONE: all iterations were tried, and the last one is complete."""
+
     UNSPECIFIED = "UNSPECIFIED"
     PREPARING = "PREPARING"
     RUNNING = "RUNNING"
@@ -48,6 +60,9 @@ class RunState(enum.Enum):
 
 
 class NetworkSource(enum.Enum):
+    """Where the description of the network is from: the controller's FILE, a CLIENT's set(), or what was MEASURED.
+    UNSPECIFIED: there is none."""
+
     UNSPECIFIED = "UNSPECIFIED"
     FILE = "FILE"
     CLIENT = "CLIENT"
@@ -81,6 +96,8 @@ class RegisteredManifest:
 
 @dataclass(frozen=True)
 class TensorSpec:
+    """A tensor of a manifest: its type as in safetensors files, and the lengths of its dimensions."""
+
     name: str
     dtype: str
     shape: tuple[int, ...]
@@ -88,6 +105,8 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Nic:
+    """A network interface of a host: its rates and what it adds to a byte's time, by direction."""
+
     name: str
     out_bytes_per_second: int
     in_bytes_per_second: int
@@ -97,6 +116,9 @@ class Nic:
 
 @dataclass(frozen=True)
 class HostGpu:
+    """A GPU of a host: its device's index, its NIC, what it exchanges with the host's other GPUs, and how fast its
+    kernels copy. The sources say "assumed", or when and on which GPU a rate was measured."""
+
     device: int
     nic: str
     link_out_bytes_per_second: int
@@ -118,6 +140,8 @@ class Host:
 
 @dataclass(frozen=True)
 class Rack:
+    """Hosts that share uplinks, with the rates of these."""
+
     name: str
     hosts: tuple[str, ...]
     up_bytes_per_second: int
@@ -126,12 +150,17 @@ class Rack:
 
 @dataclass(frozen=True)
 class GpuCost:
+    """A cost, and where it is from: "assumed", or when and on which GPU it was measured."""
+
     value: int
     source: str
 
 
 @dataclass(frozen=True)
 class GpuCosts:
+    """What a GPU's part in a run costs beside its ports: a launch, a group of NCCL calls, one more message in a group,
+    and what a channel of NCCL copies. None: as assumed."""
+
     launch_ns: GpuCost | None
     group_ns: GpuCost | None
     message_ns: GpuCost | None
@@ -190,6 +219,8 @@ class MeasuredLink:
 
 @dataclass(frozen=True)
 class MeasuredNetwork:
+    """What measuring the links between hosts has found, and the description that is current then."""
+
     network: Network
     links: tuple[MeasuredLink, ...]
     warnings: tuple[str, ...]
@@ -206,6 +237,8 @@ class GpuCalibration:
 
 @dataclass(frozen=True)
 class PortPrice:
+    """The weight of a port in the sum that proves a bound."""
+
     port: str
     name: str
     price: float
@@ -213,6 +246,9 @@ class PortPrice:
 
 @dataclass(frozen=True)
 class BroadcastGroup:
+    """GPUs of a plan that exchange nothing with others, with what relays and ncclBroadcast would take; the lesser is
+    chosen."""
+
     devices: str
     relay_seconds: float
     broadcast_seconds: float
@@ -220,6 +256,9 @@ class BroadcastGroup:
 
 @dataclass(frozen=True)
 class M2nFigures:
+    """What NCCL M2N would take for all tensors, `refusal`: why it cannot move them, or `not_chosen`: why it does
+    not."""
+
     seconds: float
     refusal: str
     not_chosen: str
@@ -274,6 +313,8 @@ class PlanSummary:
 
 @dataclass(frozen=True)
 class TaskLink:
+    """What a worker sent to a peer, and how long something was under way."""
+
     peer: str
     sent_bytes: int
     busy_seconds: float
@@ -304,6 +345,8 @@ class TaskReport:
 
 @dataclass(frozen=True)
 class SlowLink:
+    """A link that carried its bytes in more time than the whole operation was predicted to take."""
+
     from_worker: str = field(metadata=_FROM)
     to_worker: str = field(metadata=_TO)
     sent_bytes: int
@@ -373,6 +416,7 @@ class Operation:
 
     @property
     def ended(self) -> bool:
+        """Whether its state is one that it keeps."""
         return self.state in _ENDED
 
 
@@ -386,6 +430,8 @@ class GpuProcess:
 
 @dataclass(frozen=True)
 class GpuHardware:
+    """What the driver says of a GPU; memory_bytes 0: not known. None: it has no such mode."""
+
     memory_bytes: int
     nvlinks: int
     persistence: bool | None
@@ -394,6 +440,8 @@ class GpuHardware:
 
 @dataclass(frozen=True)
 class Gpu:
+    """A device that is a GPU. None: no process drives it, or nothing is known."""
+
     device: str
     process: GpuProcess | None
     hardware: GpuHardware | None

@@ -1,4 +1,4 @@
-"""Meshes and layouts from and to torch.distributed: DeviceMesh, and the placements of DTensor.
+"""Meshes and layouts from and to torch.distributed: DeviceMesh, and the placements of DTensor::
 
     mesh = crossmesh.torch.mesh(device_mesh, devices=["node-a.0", "node-a.1", "node-b.0", "node-b.1"])
     layout = crossmesh.torch.layout(dtensor.placements, device_mesh, dtensor.shape)
@@ -49,7 +49,8 @@ def mesh(device_mesh: DeviceMesh, devices: Sequence[str] | None = None) -> Mesh:
 
 
 def device_mesh(mesh: Mesh, device_type: str = "cpu", ranks: Sequence[int] | None = None) -> DeviceMesh:
-    """The DeviceMesh of a mesh, over ranks 0, 1, ... in the order of slots, or over `ranks`. All ranks call it."""
+    """The DeviceMesh of a mesh, over ranks 0, 1, ... in the order of slots, or over `ranks`. All ranks call it.
+    `device_type` is torch's, such as "cpu" or "cuda"."""
     import torch
     from torch.distributed.device_mesh import DeviceMesh
 
@@ -102,7 +103,9 @@ def layout(
 
 
 def layout_of(tensor: DTensor, *, origin: str | None = None) -> Layout:
-    """The layout of a DTensor, whose local tensor on this rank must have as many elements as the layout gives it."""
+    """The layout of a DTensor, by its placements, mesh and shape, as layout(), with its `origin`. Raises
+    InvalidArgumentError also where the local tensor on this rank has another number of elements than the layout gives
+    it."""
     ours = _mesh_of(tensor.device_mesh)
     found = layout(tensor.placements, ours, tensor.shape, origin=origin)
     order = [int(rank) for rank in tensor.device_mesh.mesh.flatten().tolist()]

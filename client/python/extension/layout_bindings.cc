@@ -66,14 +66,17 @@ void BindRules(nb::module_& module) {
           [](TextRules* self, const std::string& text) {
             new (self) TextRules{text, OrRaise(LayoutRules::Parse(text))};
           },
-          nb::arg("text"), "From the text of docs/text-forms.md, such as '*.weight [model, -]'.")
-      .def_ro("text", &TextRules::text)
-      .def(
-          "match", &MatchOf, nb::arg("tensor"), nb::arg("rank"),
-          nb::sig("def match(self, tensor: str, rank: int) -> "
-                  "tuple[Layout, dict[str, int], str | None]"),
-          "The layout of a tensor, the coordinates of the sub-mesh that has it, and its type there "
-          "if the rule names one.")
+          nb::arg("text"),
+          "From their text (docs/text-forms.md), such as `*.weight [model, -]`. Raises "
+          "InvalidArgumentError naming the line.")
+      .def_ro("text", &TextRules::text, "As they were given.")
+      .def("match", &MatchOf, nb::arg("tensor"), nb::arg("rank"),
+           nb::sig("def match(self, tensor: str, rank: int) -> "
+                   "tuple[Layout, dict[str, int], str | None]"),
+           "The layout of a tensor of that name and rank, which is how many dimensions it has, the "
+           "coordinates of the sub-mesh that has it, and its type there if the rule names one. "
+           "Raises "
+           "NotFoundError where no rule matches.")
       .def("__str__", [](const TextRules& rules) { return rules.text; })
       .def("__repr__", [](const TextRules& rules) {
         return absl::StrCat("Rules(", nb::repr(nb::cast(rules.text)).c_str(), ")");
@@ -101,11 +104,14 @@ void BindForm(nb::class_<Layout>& layout) {
           [](const Layout& self, const Mesh& mesh, const Lengths& shape) {
             OrRaise(self.Validate(mesh, ShapeOf(shape)));
           },
-          nb::arg("mesh"), nb::arg("shape"), "Raises unless the layout fits mesh and shape.")
-      .def("tiles", &TilesOf, nb::arg("mesh"), nb::arg("shape"),
-           nb::sig("def tiles(self, mesh: Mesh, shape: collections.abc.Sequence[int]) -> "
-                   "list[list[tuple[slice, ...]]]"),
-           "By slot, the boxes that it holds, in the order of its memory.");
+          nb::arg("mesh"), nb::arg("shape"),
+          "Raises InvalidArgumentError unless the layout fits mesh and shape.")
+      .def(
+          "tiles", &TilesOf, nb::arg("mesh"), nb::arg("shape"),
+          nb::sig("def tiles(self, mesh: Mesh, shape: collections.abc.Sequence[int]) -> "
+                  "list[list[tuple[slice, ...]]]"),
+          "By slot of the mesh, the boxes that it holds of a tensor of this shape, in the order of "
+          "its memory; a box indexes an array. Raises what validate() does.");
 }
 
 }  // namespace
@@ -121,13 +127,18 @@ void BindLayout(nb::module_& module) {
           [](Layout* self, const std::string& text) {
             new (self) Layout(OrRaise(ParseLayout(text)));
           },
-          nb::arg("text"), "From its text, such as '[data*model, -] nested_chunk'.")
-      .def_static("of", &OfAxes, nb::arg("dimensions"), nb::arg("uneven") = "exact",
-                  "From the axes that cut each dimension, major first.")
+          nb::arg("text"),
+          "From its text, such as `[data*model, -] nested_chunk`. Raises InvalidArgumentError.")
+      .def_static(
+          "of", &OfAxes, nb::arg("dimensions"), nb::arg("uneven") = "exact",
+          "From the axes that cut each of its dimensions, major first, and a rule for lengths "
+          "that parts do not divide: `exact` refuses them, `chunk`, `nested_chunk` and "
+          "`balanced` cut them (docs/text-forms.md). Raises InvalidArgumentError.")
       .def_static("of_tiles", &OfTiles, nb::arg("tiles"),
                   nb::sig("def of_tiles(tiles: collections.abc.Sequence[collections.abc.Iterable["
                           "collections.abc.Iterable[slice | tuple[int, int]]]]) -> Layout"),
-                  "From the boxes of every slot, in the order of its memory.")
+                  "From the boxes of every slot, in the order of its memory. A box has a slice, or "
+                  "first and end, for each dimension.")
       .def("__str__", [](const Layout& self) { return ToString(self); })
       .def("__repr__",
            [](const Layout& self) { return absl::StrCat("Layout('", ToString(self), "')"); })

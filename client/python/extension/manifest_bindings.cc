@@ -70,14 +70,17 @@ void BindTensor(nb::module_& module) {
                                   .shape = ShapeOf(shape)};
           },
           nb::arg("name"), nb::arg("dtype"), nb::arg("shape"),
-          "`dtype` as in safetensors files: BF16, F32, F8_E4M3, ...")
-      .def_ro("name", &TensorSpec::name)
-      .def_prop_ro("dtype",
-                   [](const TensorSpec& self) { return std::string(DataTypeName(self.type)); })
+          "`dtype` as in safetensors files: BF16, F32, F8_E4M3, ... Raises InvalidArgumentError "
+          "for "
+          "others, and for a length below 0.")
+      .def_ro("name", &TensorSpec::name, "Unique in its manifest.")
+      .def_prop_ro(
+          "dtype", [](const TensorSpec& self) { return std::string(DataTypeName(self.type)); },
+          "As in safetensors files.")
       .def_prop_ro(
           "shape", [](const TensorSpec& self) { return nb::tuple(nb::cast(LengthsOf(self))); },
-          nb::sig("def shape(self) -> tuple[int, ...]"))
-      .def_prop_ro("bytes", &TensorSpec::bytes)
+          nb::sig("def shape(self) -> tuple[int, ...]"), "The lengths of its dimensions.")
+      .def_prop_ro("bytes", &TensorSpec::bytes, "Of all its elements.")
       .def("__repr__", &TextOfTensor)
       .def(
           "__eq__",
@@ -107,23 +110,25 @@ void BindManifest(nb::module_& module) {
           [](Manifest* self, std::vector<TensorSpec> tensors) {
             new (self) Manifest(OrRaise(Manifest::Create(std::move(tensors))));
           },
-          nb::arg("tensors"))
+          nb::arg("tensors"),
+          "Of tensors, in their order. Raises InvalidArgumentError for a name that is there twice.")
       .def_static(
           "from_json",
           [](const std::string& text) { return OrRaise(ParseManifestFile(text)).manifest; },
-          nb::arg("text"), "From the text of a manifest file.")
+          nb::arg("text"),
+          "From the text of a manifest file. Raises InvalidArgumentError naming the tensor.")
       .def_static(
           "of_safetensors",
           [](const std::string& path) {
             return OrRaise(SafetensorsCollection::Open(path)).manifest();
           },
           nb::arg("path"),
-          "Of a safetensors file or a folder of them, with or without an index. Only headers are "
-          "read.")
+          "Of a safetensors file or a folder of them at that path, with or without an index. Only "
+          "headers are read. Raises NotFoundError, InvalidArgumentError as crossmesh.manifest().")
       .def("to_json", &ManifestText, "The text of a manifest file.")
       .def("to_message", &MessageOf, "The bytes of the API's message Manifest.")
-      .def_prop_ro("tensors", &Manifest::tensors)
-      .def_prop_ro("bytes", &Manifest::bytes)
+      .def_prop_ro("tensors", &Manifest::tensors, "In order.")
+      .def_prop_ro("bytes", &Manifest::bytes, "Of all tensors.")
       .def_prop_ro(
           "digest", [](const Manifest& self) { return self.digest().ToString(); },
           "Of names, types and shapes in order.")

@@ -89,26 +89,33 @@ void BindMesh(nb::module_& module) {
       .def(
           "__init__",
           [](Mesh* self, const std::string& text) { new (self) Mesh(OrRaise(ParseMesh(text))); },
-          nb::arg("text"), "From its text, such as 'data=2,model=2 on a.0-1,b.0-1'.")
+          nb::arg("text"),
+          "From its text, such as `data=2,model=2 on a.0-1,b.0-1`. Raises InvalidArgumentError.")
       .def_static("of", &MeshOf, nb::arg("axes"), nb::arg("devices"),
                   nb::sig("def of(axes: dict[str, int] | "
                           "collections.abc.Sequence[tuple[str, int]], "
                           "devices: str | collections.abc.Sequence[str]) -> Mesh"),
-                  "From axes {name: size} or pairs of these, and devices in slot order, such as "
-                  "'a.0-3' or ['a.0', 'a.1'].")
+                  "From axes `{name: size}` or pairs of these, and devices in slot order, such as "
+                  "`'a.0-3'` or `['a.0', 'a.1']`. Raises InvalidArgumentError for names that are "
+                  "malformed or there twice, and another count of devices than of slots.")
       .def_prop_ro("axes", &AxesOf, "Names and sizes, major first.")
       .def_prop_ro("devices", &DevicesOf, "In slot order.")
-      .def_prop_ro("axes_text", [](const Mesh& mesh) { return AxesToString(mesh.axes()); })
-      .def_prop_ro("devices_text", [](const Mesh& mesh) { return DevicesToString(mesh.devices()); })
+      .def_prop_ro(
+          "axes_text", [](const Mesh& mesh) { return AxesToString(mesh.axes()); },
+          "The axes' part of its text.")
+      .def_prop_ro(
+          "devices_text", [](const Mesh& mesh) { return DevicesToString(mesh.devices()); },
+          "The devices' part of its text.")
       .def_prop_ro("slots", &Mesh::slots, "How many there are.")
       .def(
           "coordinates",
           [](const Mesh& mesh, int64_t slot) { return ToPython(CoordinatesOf(mesh, slot)); },
           nb::arg("slot"), nb::sig("def coordinates(self, slot: int) -> dict[str, int]"),
-          "Where a slot is on each axis.")
+          "Where a slot is on each axis. Raises InvalidArgumentError for a slot that is none.")
       .def("select", &SelectedFrom, nb::arg("coordinates"),
            nb::sig("def select(self, **coordinates: int) -> Mesh"),
-           "The sub-mesh at fixed coordinates of some axes, which go away.")
+           "The sub-mesh at fixed coordinates of some axes, which go away. Raises "
+           "InvalidArgumentError for an axis, or a coordinate, that there is not.")
       .def("__len__", &Mesh::slots)
       .def("__str__", [](const Mesh& mesh) { return ToString(mesh); })
       .def("__repr__",

@@ -154,7 +154,7 @@ void BindPlan(nb::module_& module) {
         for (const Strategy strategy : kAllStrategies) names.emplace_back(StrategyName(strategy));
         return names;
       },
-      "Names of those that any devices can run.");
+      "Names of the strategies that any devices can run.");
 }
 
 }  // namespace crossmesh

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 import crossmesh
-from crossmesh import _calls, _convert, _core, _requests, _wire, errors, pipeline_results, progress, results
+from crossmesh import _calls, _convert, _core, _progress, _requests, _wire, errors, pipeline_results, results
 
 MANIFEST = crossmesh.Manifest([crossmesh.Tensor("w", "F32", [8, 8]), crossmesh.Tensor("b", "BF16", [7])])
 MESH = "fsdp=2 on node-0.0,node-1.0"
@@ -293,10 +293,10 @@ def test_rules_are_taken_apart_as_the_command_line_does():
 def test_a_bar_ends_its_line_also_after_an_exception(capsys):
     operation = _convert.value_of(
         results.Operation, _wire.message("Operation")(state=2, moved_bytes=5 * 10**8, total_bytes=10**9))
-    with pytest.raises(KeyboardInterrupt), progress.bar(True) as show:
+    with pytest.raises(KeyboardInterrupt), _progress.bar(True) as show:
         show(operation)
         raise KeyboardInterrupt
     assert capsys.readouterr().err == (
         "\rRUNNING    [###############               ]  50%  0.50 of 1.00 GB\n")
-    with progress.bar(None) as show:  # no terminal
+    with _progress.bar(None) as show:  # no terminal
         assert show is None
