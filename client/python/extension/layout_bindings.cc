@@ -75,8 +75,7 @@ void BindRules(nb::module_& module) {
                    "tuple[Layout, dict[str, int], str | None]"),
            "The layout of a tensor of that name and rank, which is how many dimensions it has, the "
            "coordinates of the sub-mesh that has it, and its type there if the rule names one. "
-           "Raises "
-           "NotFoundError where no rule matches.")
+           "Raises NotFoundError where no rule matches.")
       .def("__str__", [](const TextRules& rules) { return rules.text; })
       .def("__repr__", [](const TextRules& rules) {
         return absl::StrCat("Rules(", nb::repr(nb::cast(rules.text)).c_str(), ")");

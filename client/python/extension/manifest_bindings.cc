@@ -71,8 +71,7 @@ void BindTensor(nb::module_& module) {
           },
           nb::arg("name"), nb::arg("dtype"), nb::arg("shape"),
           "`dtype` as in safetensors files: BF16, F32, F8_E4M3, ... Raises InvalidArgumentError "
-          "for "
-          "others, and for a length below 0.")
+          "for others, and for a length below 0.")
       .def_ro("name", &TensorSpec::name, "Unique in its manifest.")
       .def_prop_ro(
           "dtype", [](const TensorSpec& self) { return std::string(DataTypeName(self.type)); },
