@@ -137,10 +137,12 @@ class GpuStorage(memory.Storage):
     def _target(self, tile: memory.Tile) -> Any:
         return importlib.import_module("torch").from_dlpack(self._mapped(tile))
 
-    def _value(self, name: str, value: Any, dtype: str) -> Any:
+    def _value(self, name: str, value: Any, dtype: str, written: bool) -> Any:
         torch = importlib.import_module("torch")
         with torch.no_grad():
             value = value.to_local() if hasattr(value, "to_local") else value
+        if written and not isinstance(value, torch.Tensor):
+            value = memory.checked_array(name, value, written)
         try:
             found = torch.as_tensor(value).detach()
         except (TypeError, ValueError, RuntimeError) as error:

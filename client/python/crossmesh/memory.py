@@ -259,7 +259,10 @@ class Tile:
         return torch_tensor(self.array, self.dtype)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]:
-        return numpy.array(self.array, dtype) if copy else numpy.asarray(self.array, dtype)
+        found = numpy.array(self.array, dtype) if copy else numpy.asarray(self.array, dtype)
+        if copy is False and found.size and not numpy.may_share_memory(found, self.array):
+            raise ValueError(f"tile of {self.dtype}: expected elements of {dtype} without a copy, found none")
+        return found
 
     def __dlpack__(self, **options: Any) -> Any:
         return self.array.__dlpack__(**options)
@@ -428,8 +431,12 @@ class Storage:
 
     def read(self, values: Mapping[str, Any]) -> None:
         """Copies every tile into `values`, in place; what these may be is as for fill. A whole tensor gets the boxes
-        that this device holds."""
-        for source, target in self._pairs(values):
+        that this device holds.
+
+        InvalidArgumentError as of fill, and for what has no memory that may be written, such as a list, an array that
+        may only be read, or one of JAX; then nothing is written.
+        """
+        for source, target in self._pairs(values, written=True):
             target[...] = source
         self._copied()
 
@@ -437,9 +444,9 @@ class Storage:
         """The storage's side of a copy."""
         return self._mapped(tile)
 
-    def _value(self, name: str, value: Any, dtype: str) -> Any:
-        """The other side, over the value's own memory."""
-        return _array_of(name, value, dtype)
+    def _value(self, name: str, value: Any, dtype: str, written: bool) -> Any:
+        """The other side; where it is to be written, over the value's own memory."""
+        return _array_of(name, value, dtype, written)
 
     def _is_one_piece(self, local: Any) -> bool:
         return bool(local.flags.c_contiguous)
@@ -447,16 +454,15 @@ class Storage:
     def _copied(self) -> None:
         """Returns when all that was to be copied is there."""
 
-    def _pairs(self, values: Mapping[str, Any]) -> list[tuple[Any, Any]]:
-        """By box the storage's array, and the part of the value that is the same box."""
+    def _pairs(self, values: Mapping[str, Any], written: bool = False) -> list[tuple[Any, Any]]:
+        """By box the storage's array, and the part of the value, which may be written, that is the same box."""
         self.check()  # once for all of them
         pairs = []
         for name in self._tiles:
             tiles = self._tiles_of(name)
             if name not in values:
-                raise InvalidArgumentError(
-                    f'tensor "{name}": expected a value, found none', f'tensor "{name}"', "a value", "none")
-            given = self._value(name, values[name], tiles[0].dtype)
+                raise _refused(name, "a value", "none")
+            given = self._value(name, values[name], tiles[0].dtype, written)
             whole = tuple(self._manifest[name].shape)
             if hasattr(values[name], "to_local") and given.shape != whole and len(tiles) > 1:
                 pairs += self._pairs_of_local(name, tiles, given)
@@ -466,20 +472,16 @@ class Storage:
                 pairs.append((self._target(tiles[0]), given))
             else:
                 expected = f"shape {list(whole)} or that of its tile, {[list(tile.shape) for tile in tiles]}"
-                raise InvalidArgumentError(
-                    f'tensor "{name}": expected {expected}, found {list(given.shape)}', f'tensor "{name}"', expected,
-                    str(list(given.shape)))
+                raise _refused(name, expected, str(list(given.shape)))
         return pairs
 
     def _pairs_of_local(self, name: str, tiles: tuple[Tile, ...], local: Any) -> list[tuple[Any, Any]]:
         """What a DTensor has here, which are the boxes of its tile one after the other, in memory of one piece."""
         counts = [math.prod(tile.shape) for tile in tiles]
         size, is_one_piece = math.prod(local.shape), self._is_one_piece(local)
-        found = f"{size} in {'one piece' if is_one_piece else 'pieces'}"
         if not is_one_piece or size != sum(counts):
-            expected = f"{sum(counts)} elements in one piece"
-            raise InvalidArgumentError(
-                f'tensor "{name}": expected {expected}, found {found}', f'tensor "{name}"', expected, found)
+            found = f"{size} in {'one piece' if is_one_piece else 'pieces'}"
+            raise _refused(name, f"{sum(counts)} elements in one piece", found)
         pairs, first = [], 0
         for tile, count in zip(tiles, counts, strict=True):
             pairs.append((self._target(tile), local.reshape(-1)[first:first + count].reshape(tile.shape)))
@@ -494,21 +496,44 @@ def _part_of(whole: Any, box: tuple[Any, ...]) -> Any:
     return whole[(*box, ...)]  # of a scalar an array as well
 
 
-def _array_of(name: str, value: Any, dtype: str) -> numpy.ndarray[Any, Any]:
-    """Over the value's own memory. Raises InvalidArgumentError for another type of elements."""
+def _array_of(name: str, value: Any, dtype: str, written: bool) -> numpy.ndarray[Any, Any]:
+    """An array of the value's elements; where it is to be written, over the value's own memory. Raises
+    InvalidArgumentError for another type of elements, and for memory that is not like that."""
     if hasattr(value, "to_local"):  # a DTensor
         with importlib.import_module("torch").no_grad():  # else autograd takes part in it
             value = value.to_local()
     kind = numpy_type(dtype)
     if type(value).__module__.partition(".")[0] == "torch":
+        if value.device.type != "cpu":
+            raise _refused(name, "memory of the host", f"that of {value.device}")
         value = value.detach()
         if _dtypes.name_of(f'tensor "{name}"', value.dtype) == dtype and dtype in _RAW_NAMES:
             torch = importlib.import_module("torch")
             return value.view(getattr(torch, f"int{8 * kind.itemsize}")).numpy().view(kind)  # type: ignore[no-any-return]
         value = value.numpy()
-    found = numpy.asarray(value)
+    found = checked_array(name, value, written)
     if found.dtype != kind:
-        raise InvalidArgumentError(
-            f'tensor "{name}": expected elements of {dtype} ({kind}), found {found.dtype}', f'tensor "{name}"',
-            f"elements of {dtype} ({kind})", str(found.dtype))
+        raise _refused(name, f"elements of {dtype} ({kind})", str(found.dtype))
     return found
+
+
+def checked_array(name: str, value: Any, written: bool) -> numpy.ndarray[Any, Any]:
+    """What numpy makes of a value. Raises InvalidArgumentError for what it makes nothing of, and, where it is to be
+    written, for what has no memory that may be."""
+    try:
+        found = numpy.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise _refused(name, "an array", f"{type(value).__name__}, of which numpy makes none: {error}") from error
+    if not written or found.size == 0:
+        return found
+    # What has memory gives the same one each time, what has none a copy.
+    if found is not value and not numpy.may_share_memory(found, numpy.asarray(value)):
+        raise _refused(name, "an array or a tensor, which is written in place", type(value).__name__)
+    if not found.flags.writeable:
+        raise _refused(name, "memory that may be written", f"{type(value).__name__} that may only be read")
+    return found
+
+
+def _refused(name: str, expected: str, found: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f'tensor "{name}": expected {expected}, found {found}', f'tensor "{name}"', expected, found)

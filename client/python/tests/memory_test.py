@@ -79,6 +79,10 @@ def test_a_tile_is_its_box_of_the_tensor_without_a_copy(cluster):
     assert (storages[0]["w"] == 3).all()
     assert numpy.shares_memory(numpy.from_dlpack(tile), tile.array) or (numpy.from_dlpack(tile) == 3).all()
     assert memoryview(tile.array).nbytes == 4 * 5 * 4
+    assert numpy.shares_memory(numpy.asarray(tile), tile.array) and numpy.asarray(tile, "f8")[0, 0] == 3
+    assert not numpy.shares_memory(numpy.array(tile), tile.array)
+    with pytest.raises(ValueError, match="tile of F32: expected elements of f8 without a copy"):
+        tile.__array__("f8", copy=False)
 
 
 def test_a_tile_of_several_boxes_has_each_in_the_order_of_memory(cluster):
@@ -160,6 +164,41 @@ def test_values_that_do_not_fit_are_refused_before_anything_is_written(cluster):
     assert _bytes(storage["w"]) == _bytes(values["w"][0:4])
     with pytest.raises(errors.NotFoundError, match='tensor "x"'):
         storage["x"]
+
+
+def test_what_has_no_memory_to_be_written_is_refused_before_any_of_it_is_read_into(cluster):
+    storage = _storages(cluster, "read", "* [...]")[0]
+    values = _values(7)
+    storage.fill(values)
+    read_only = numpy.zeros((7, 5), "f4")
+    read_only.flags.writeable = False
+    for wrong, expected, found in (
+            ({"w": values["w"].tolist()}, "an array or a tensor, which is written in place", "list"),
+            ({"s": 0.5}, "an array or a tensor, which is written in place", "float"),
+            ({"s": numpy.float64(0)}, "an array or a tensor, which is written in place", "float64"),
+            ({"w": read_only}, "memory that may be written", "ndarray that may only be read"),
+            ({"w": numpy.broadcast_to(numpy.float32(0), (7, 5))}, "memory that may be written", "ndarray that may"),
+            ({"w": memoryview(bytes(140)).cast("f", (7, 5))}, "memory that may be written", "memoryview that may")):
+        got = {name: numpy.zeros_like(value) for name, value in values.items()}
+        with pytest.raises(errors.InvalidArgumentError, match=f"expected {expected}, found {found}") as caught:
+            storage.read({**got, **wrong})
+        assert caught.value.object == f'tensor "{next(iter(wrong))}"' and caught.value.expected == expected
+        assert not any(_bytes(array).strip(b"\0") for array in got.values())
+    with pytest.raises(errors.InvalidArgumentError, match='tensor "w": expected an array, found list, of which numpy'):
+        storage.fill({**values, "w": [[1.0], [1.0, 2.0]]})
+
+
+def test_whatever_has_memory_is_read_into(cluster):
+    storages = _storages(cluster, "reads", "* [...]")
+    values = _values(8)
+    storages[0].fill(values)
+    memory_of_w = bytearray(140)
+    (tile,) = storages[1].tiles("s")
+    storages[0].read({"w": memoryview(memory_of_w).cast("f", (7, 5)), "s": tile, "b": storages[1]["b"]})
+    assert memory_of_w == _bytes(values["w"])
+    assert _bytes(storages[1]["s"]) == _bytes(values["s"]) and _bytes(storages[1]["b"]) == _bytes(values["b"])
+    storages[0].fill({**values, "s": 0.5})  # of what is only read a copy does
+    assert storages[0]["s"] == 0.5
 
 
 def test_storages_of_another_size_or_device_are_refused(cluster):

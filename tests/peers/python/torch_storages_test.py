@@ -64,6 +64,8 @@ def test_a_parameter_that_is_lent_is_held_and_goes_on_training(worker):
     at = linear.weight.data_ptr()
     values = linear.weight.detach().clone()
     torch.optim.SGD(linear.parameters(), 0.1).zero_grad()
+    with pytest.raises(RuntimeError, match="resize"):
+        linear.weight.untyped_storage().resize_(0)  # as FSDP frees what it has gathered
     linear(torch.ones(2, 16)).sum().backward()
     with torch.no_grad():
         linear.weight -= linear.weight.grad
@@ -181,6 +183,8 @@ def test_what_a_dtensor_has_in_several_boxes_must_be_one_piece_of_memory(cluster
     storage = cluster.memory(0).storage("boxes", "node-0.0", manifest, "x=2 on node-0.0,node-1.0", {"w": layout})
     storage.fill({"w": Local(torch.arange(8.0).reshape(2, 4))})
     assert [tile.array.tolist() for tile in storage.tiles("w")] == [[[0, 1, 2, 3]], [[4, 5, 6, 7]]]
+    with pytest.raises(errors.InvalidArgumentError, match='"w": expected memory of the host, found that of meta'):
+        storage.fill({"w": torch.zeros(6, 4, device="meta")})
     for local, found in ((torch.zeros(4, 2).t(), "8 in pieces"), (torch.zeros(3, 4), "12 in one piece")):
         with pytest.raises(errors.InvalidArgumentError, match=f"expected 8 elements in one piece, found {found}"):
             storage.fill({"w": Local(local)})
@@ -196,8 +200,12 @@ def test_a_pytree_is_filled_from_and_restored(cluster):
     storage = cluster.memory(0).storage("tree", "node-0.0", manifest, mesh, layouts)
     storage.fill(crossmesh.jax.named(tree))
     storage["layers.0.kernel"][...] += 1
+    (tile,) = storage.tiles("layers.0.kernel")
+    assert jax.numpy.from_dlpack(tile).unsafe_buffer_pointer() == tile.array.ctypes.data
     values = crossmesh.jax.named(jax.tree.map(numpy.zeros_like, tree))
     storage.read(values)  # arrays of numpy, in place
+    with pytest.raises(errors.InvalidArgumentError, match=r'"layers.0.kernel": expected memory that may be written'):
+        storage.read(crossmesh.jax.named(tree))
     found = crossmesh.jax.restored(tree, values)
     assert jax.tree.structure(found) == jax.tree.structure(tree)
     assert found["layers"][0]["kernel"].sharding == tree["layers"][0]["kernel"].sharding
