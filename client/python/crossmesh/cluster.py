@@ -75,9 +75,12 @@ class _Daemon:
             self._process.terminate()
 
     def end(self) -> None:
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
+        self.kill()
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
         self._notices.close()
@@ -208,10 +211,14 @@ def _end(daemons: list[_Daemon], folder: pathlib.Path, process: int, keep: bool 
         return  # of a process that was forked: the cluster is its parent's
     for daemon in reversed(daemons):
         daemon.ask_to_end()
-    for daemon in reversed(daemons):
-        daemon.end()
-    if not keep:
-        shutil.rmtree(folder, ignore_errors=True)
+    try:
+        for daemon in reversed(daemons):
+            daemon.end()
+    finally:  # also after Ctrl-C, which does not wait for those that are left
+        for daemon in daemons:
+            daemon.kill()
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def local_cluster(workers: int = 2, devices: int = 1) -> LocalCluster:

@@ -135,6 +135,20 @@ def test_a_cluster_that_does_not_start(tmp_path):
     """, str(tmp_path)) == "interrupted\n"
 
 
+def test_a_cluster_whose_worker_does_not_end():
+    """All of its daemons are killed then, and its folder goes."""
+    assert _run("""
+        import pathlib
+        cluster = crossmesh.local_cluster(workers=2)
+        pids, folder = cluster.pids, cluster.folder
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        interrupted_in("end", cluster.stop)
+        assert not any(pathlib.Path("/proc", str(pid)).exists() for pid in pids) and not folder.exists()
+        cluster.stop()
+    """) == "interrupted\n"
+
+
 def test_workers_that_do_not_come(cluster):
     assert _run("""
         with crossmesh.local_cluster(workers=0) as cluster:
