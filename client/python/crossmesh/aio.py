@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 
-from crossmesh import _calls, _progress, _requests, _wire, controller_results, pipeline_results, results
+from crossmesh import _calls, _forks, _progress, _requests, _wire, controller_results, pipeline_results, results
 from crossmesh._calls import Attempts, Call, Following, Options, Steps
 from crossmesh._convert import Document, value_of
 from crossmesh._core import Manifest, Mesh, Tensor
@@ -66,6 +66,7 @@ class _Caller:
         self._process = os.getpid()
         self._channels: dict[str, Any] = {}
         self._closed = False
+        _forks.keep_channels_of(self)
 
     async def close(self) -> None:
         if self._process == os.getpid():

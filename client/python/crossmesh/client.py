@@ -7,17 +7,15 @@ Ctrl-C ends any call; what the controller has begun goes on.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import grpc
 
-from crossmesh import _calls, _progress, _requests, _wire, controller_results, pipeline_results, results
+from crossmesh import _calls, _forks, _progress, _requests, _wire, controller_results, pipeline_results, results
 from crossmesh._calls import Attempts, Call, Following, Options, Steps
 from crossmesh._convert import Document, value_of
 from crossmesh._core import Manifest, Mesh, Tensor
@@ -63,17 +61,6 @@ def _await_connection(channel: Any, seconds: float) -> bool:
     return True
 
 
-_callers: weakref.WeakSet[_Caller] = weakref.WeakSet()
-
-
-def _keep_channels() -> None:
-    for caller in _callers:
-        caller.keep_channels()
-
-
-os.register_at_fork(after_in_child=_keep_channels)
-
-
 class _Caller:
     """Makes calls to the controller that answers, one of several. Thread-safe."""
 
@@ -85,12 +72,7 @@ class _Caller:
         # Each stays as long as the client: it connects again by itself. By address.
         self._channels: dict[str, Any] = {}
         self._closed = threading.Event()
-        _callers.add(self)
-
-    def keep_channels(self) -> None:
-        """In a process that was forked off: what is the parent's stays, since gRPC cannot take it apart there."""
-        for channel in list(self._channels.values()):
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(channel))
+        _forks.keep_channels_of(self)
 
     def close(self) -> None:
         # The channels of a forked process are its parent's.

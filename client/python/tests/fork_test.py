@@ -62,6 +62,50 @@ def test_the_asynchronous_client(cluster):
     """, cluster.address) == "told\ntold\n[]\n"
 
 
+def test_a_client_that_is_dropped(cluster):
+    """Its channel stays in the child, since gRPC cannot take it apart there: to do so crashes, but not every time. So
+    the channel itself is looked at."""
+    assert _run("""
+        import gc, weakref
+        client = crossmesh.connect(sys.argv[1])
+        client.workers.list()
+        (channel,) = [weakref.ref(one) for one in client._caller._channels.values()]
+        child = os.fork()
+        if child == 0:
+            del client
+            gc.collect()
+            assert channel() is not None
+            sys.exit(0)
+        await_child(child)
+        print(client.workers.list())
+        del client
+        gc.collect()
+        print(channel())
+    """, cluster.address) == "[]\nNone\n"
+
+
+def test_an_asynchronous_client_that_is_dropped(cluster):
+    assert _run("""
+        import asyncio, gc
+        async def use():
+            client = aio.connect(sys.argv[1])
+            await client.workers.list()
+            return client
+        loop = asyncio.new_event_loop()
+        client = loop.run_until_complete(use())
+        child = os.fork()
+        if child == 0:
+            del client
+            gc.collect()
+            print("dropped", flush=True)
+            os._exit(0)  # the end of the loop would be its parent's as well
+        await_child(child)
+        print(loop.run_until_complete(client.workers.list()))
+        loop.run_until_complete(client.close())
+        loop.close()
+    """, cluster.address) == "dropped\n[]\n"
+
+
 def test_an_operation_that_is_followed(cluster):
     assert _run("""
         with crossmesh.connect(sys.argv[1]) as client:
