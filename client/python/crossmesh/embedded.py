@@ -51,12 +51,16 @@ def _bytes_of(what: str, given: Any) -> Bytes:
         return flat
     try:
         array = given if isinstance(given, numpy.ndarray) else numpy.asarray(memoryview(given))
-    except TypeError:
+    except (BufferError, TypeError, ValueError):
         if not hasattr(given, "__dlpack__"):
             raise _refused(
                 what, "an array, a torch tensor, or an object with the buffer protocol or DLPack",
                 type(given).__name__) from None
-        array = numpy.from_dlpack(given)
+        try:
+            array = numpy.from_dlpack(given)
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            raise _refused(
+                what, "memory of the host, of elements that numpy has", f"{type(given).__name__}: {error}") from error
     if not array.flags.c_contiguous:
         raise _refused(what, "contiguous memory", f"strides {array.strides}")
     if not array.flags.writeable:

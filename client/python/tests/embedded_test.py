@@ -159,8 +159,15 @@ def test_what_cannot_be_lent_is_refused_with_the_reason(workers):
     worker = workers[0]
     read_only = numpy.zeros(8)
     read_only.flags.writeable = False
+    class OfAGpu:
+        def __dlpack__(self, **options):
+            raise BufferError("not for the host")
+
+        def __dlpack_device__(self):
+            return 2, 0
+
     for memory, found in ((read_only, "may only be read"), (numpy.zeros((4, 4))[:, 1], "strides"), ("text", "str"),
-                          (b"bytes", "may only be read")):
+                          (b"bytes", "may only be read"), (OfAGpu(), "OfAGpu: ")):
         with pytest.raises(errors.InvalidArgumentError, match=found) as caught:
             worker.lend("no", "a.0", memory)
         assert caught.value.object == 'storage "no" of device a.0' and caught.value.expected and caught.value.found
@@ -168,6 +175,10 @@ def test_what_cannot_be_lent_is_refused_with_the_reason(workers):
         worker.lend("no", "a.0", bytearray(100), MANIFEST, MESH, WHOLE)
     with pytest.raises(errors.InvalidArgumentError, match=r"expected one of worker a, a\.0, found none"):
         worker.lend("no", "b.0", bytearray(64))
+    with pytest.raises(errors.InvalidArgumentError, match="storage: expected a name, found none"):
+        worker.lend("", "a.0", bytearray(64))
+    with pytest.raises(BufferError):
+        worker._embedded.lend("no", "a.0", b"bytes")
     storage = worker.lend("twice", "a.0", bytearray(64))
     with pytest.raises(errors.AlreadyExistsError):
         worker.lend("twice", "a.0", bytearray(64))
@@ -183,6 +194,25 @@ def test_options_that_cannot_be_are_refused(cluster):
             crossmesh.Worker(*words)
     with pytest.raises(errors.InvalidArgumentError, match='found "loud"'):
         crossmesh.Worker("w", "w.0", cluster.address, log_level="loud")
+
+
+@pytest.mark.parametrize(("option", "found"), [
+    ({"listen": "0.0.0.0:0"}, r"0\.0\.0\.0:0"), ({"metrics_listen": "0.0.0.0:0"}, r"0\.0\.0\.0:0"),
+    ({"interfaces": ["none0"]}, "none0"), ({"trusted_networks": ["10.0.0.0/99"]}, "10.0.0.0/99"),
+    ({"memory_socket": "/nowhere/at/all"}, "/nowhere/at/all"), ({"state_folder": "/dev/null"}, "/dev/null")])
+def test_options_reach_the_worker(cluster, option, found):
+    """As far as the worker refuses one that it cannot have."""
+    with pytest.raises(errors.Error, match=found):
+        crossmesh.Worker("w", "w.0", cluster.address, **option)
+
+
+def test_a_bound_of_memory_and_addresses_of_all_machines_are_the_workers(cluster):
+    manifest = crossmesh.Manifest([crossmesh.Tensor("w", "I8", [1 << 27])])
+    with crossmesh.Worker("bounded", "l.0", cluster.address, memory_max=1 << 26, listen="0.0.0.0:0",
+                          insecure=True) as worker:
+        assert worker.address.startswith("0.0.0.0:")
+        with pytest.raises(errors.ResourceExhaustedError, match="67108864"):
+            worker.storage("large", "l.0", manifest, "x=1 on l.0", "* [-]")
 
 
 def test_a_drain_that_the_controller_asks_for_ends_the_wait(cluster):
