@@ -230,6 +230,41 @@ def test_answers_that_cannot_be_are_refused_and_arrays_outlive_their_loop(cluste
     assert held[0].sum() == 7 * 12
 
 
+def test_what_a_replaced_worker_has_lost_is_asked_about_before_the_first_op(cluster, workers):
+    """A rank that goes on without an answer ends the run."""
+    place = json.dumps(PIPELINE).replace('"q.0"', '"lost.0"')
+    lost = crossmesh.Worker("lost", "lost.0", cluster.address)
+    cluster.await_workers(len(workers) + 1)
+    run = cluster.client.pipelines.start(
+        json.loads(place), PipelineChoice(schedule="1f1b"), RunOptions(iterations=3))
+    asked = []
+
+    def compute(worker, ends):
+        """Until `ends(step)`, over as many loops as that takes."""
+        while True:
+            with contextlib.suppress(errors.Error), worker.pipeline(30) as loop:
+                for step in loop:
+                    if ends(step):
+                        return
+                    if isinstance(step, embedded.StateLost):
+                        asked.append((loop.rank, step.iteration, step.lost_ranks))
+                        step.done()
+                    elif isinstance(step, embedded.Op):
+                        for tensor in step.outputs:
+                            tensor.array[...] = 1
+                return
+
+    def second():
+        compute(lost, lambda step: isinstance(step, embedded.Complete))
+        lost.stop()
+        with crossmesh.Worker("lost", "lost.0", cluster.address) as again:
+            compute(again, lambda step: False)
+
+    assert _in_threads([lambda: compute(workers[0], lambda step: False), second]) == [None, None]
+    assert run.wait(30).state.value == "DONE"
+    assert sorted(asked) == [(0, 0, (1,)), (1, 0, (1,))]
+
+
 def test_a_layer_program_over_four_ranks_sums_what_they_give(cluster, workers):
     devices = ",".join(f"{worker.name}.0" for worker in workers)
     ranks = [{"inlineMesh": {"axes": "x=4", "devices": devices}}]
