@@ -14,13 +14,13 @@ EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples"
 MANIFEST = crossmesh.Manifest([crossmesh.Tensor("w", "I8", [64 << 20])])
 MESH = "x=2 on node-0.0,node-1.0"
 
-# Sends the signal once the main thread is in a function of that name, and lets others run.
+# Sends the signal once the main thread is in a function of that name, and what is said is so, and lets others run.
 PRELUDE = """
 import os, signal, socket, sys, threading, time
 import crossmesh
 from crossmesh import aio, errors
 
-def interrupted_in(name, call):
+def interrupted_in(name, call, once=lambda: True):
     main, begun = threading.main_thread().ident, threading.Event()
     def is_in():
         frame = sys._current_frames()[main]
@@ -29,7 +29,7 @@ def interrupted_in(name, call):
         return frame is not None
     def interrupt():
         begun.wait()
-        while not is_in():
+        while not (is_in() and once()):
             time.sleep(0.001)
         time.sleep(0.05)  # the later, the surer that it waits: what is expected is the same at any time
         os.kill(os.getpid(), signal.SIGINT)
@@ -129,8 +129,9 @@ def test_a_cluster_that_does_not_start(tmp_path):
         def start():
             with crossmesh.local_cluster(workers=1):
                 pass
-        interrupted_in("await_ready", start)
-        for pid in pathlib.Path(sys.argv[1], "pids").read_text().split():
+        pids = pathlib.Path(sys.argv[1], "pids")
+        interrupted_in("await_ready", start, lambda: pids.exists() and len(pids.read_text().splitlines()) == 2)
+        for pid in pids.read_text().split():
             assert not pathlib.Path("/proc", pid).exists()
     """, str(tmp_path)) == "interrupted\n"
 
