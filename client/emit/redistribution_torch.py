@@ -243,11 +243,13 @@ def _region(common, held):
 
 
 def _sender(step, block, receiver):
-    """Of the ranks with a block and the receiver's summands the one that sends it to the receiver."""
-    def summand(rank):
-        return [_coordinate(rank, atom) for atom in step["before"]["partial"]]
-    holders = [rank for rank in block if summand(rank) == summand(receiver)]
-    return receiver if receiver in holders else holders[receiver % len(holders)]
+    """Of the ranks with a block the one that differs from the receiver in nothing but what cuts: the nearest one."""
+    cut = {atom for dimension in step["before"]["dimensions"] for atom, _ in dimension["cuts"]}
+    others = [atom for atom in range(len(PROGRAM["atoms"])) if atom not in cut]
+
+    def of_others(rank):
+        return [_coordinate(rank, atom) for atom in others]
+    return next(rank for rank in block if of_others(rank) == of_others(receiver))
 
 
 def _messages(step):

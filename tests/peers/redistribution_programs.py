@@ -123,6 +123,17 @@ def expect(case, rank, found):
         raise AssertionError(f"rank {rank}: found {found}, expected {case.expected(rank)}")
 
 
+def expect_near_senders(program):
+    """Of ranks with the same elements the nearest one sends: it has the receiver's coordinates where none cut."""
+    for step in program.PROGRAM["steps"]:
+        cut = {atom for dimension in step["before"]["dimensions"] for atom, _ in dimension["cuts"]}
+        others = [atom for atom in range(len(program.PROGRAM["atoms"])) if atom not in cut]
+        for sender, receiver, _ in program._messages(step) if step["kind"] == "relay" else ():
+            found, expected = ([program._coordinate(rank, atom) for atom in others] for rank in (sender, receiver))
+            if found != expected:
+                raise AssertionError(f"rank {receiver}: found sender {sender}, expected one at {expected} of {others}")
+
+
 def run_rank(rank, path, seed, rendezvous):
     import torch
     case = Case(seed)
@@ -182,7 +193,10 @@ def main():
             case = Case(seed)
             print(f"seed {seed}: {' '.join(case.arguments())}", flush=True)
             path = emit(flags.crossmesh, flags.framework, case, folder)
-            kinds.update(step["kind"] for step in load(path).PROGRAM["steps"])
+            program = load(path)
+            kinds.update(step["kind"] for step in program.PROGRAM["steps"])
+            if flags.framework != "jax":
+                expect_near_senders(program)
             check(path, case, seed)
     print(f"{flags.pairs} programs of {flags.framework}, with steps of these kinds: {', '.join(sorted(kinds))}")
 
