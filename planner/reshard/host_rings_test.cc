@@ -31,14 +31,15 @@ Demands GatherOf(const std::vector<int32_t>& hosts) {
   return demands;
 }
 
-// Every holder sends to all receivers itself.
+// The first holder of each demand sends to all receivers itself.
 SendShares Stars(const Demands& demands, int64_t unit) {
   SendShares shares{.unit = unit};
   for (const Demand& demand : demands.demands) {
     const std::span<const int32_t> receivers = demands.receivers(demand);
     shares.first.push_back(std::ssize(shares.amounts));
     shares.amounts.push_back(absl::int128(unit) * demand.bytes * std::ssize(receivers));
-    shares.amounts.insert(shares.amounts.end(), receivers.size(), 0);
+    shares.amounts.insert(shares.amounts.end(),
+                          demands.holders(demand).size() - 1 + receivers.size(), 0);
   }
   return shares;
 }
@@ -101,6 +102,18 @@ TEST(HostRingsTest, WhatIsNoGatherOfAllByStarsStaysAsItIs) {
   uneven.amounts[uneven.first[1]] = kBytes;
   uneven.amounts[uneven.first[1] + 1] = 2 * kBytes;
   expect_same(demands, uneven);
+}
+
+// Whose port the flow needs for other bytes: taken for a ring of first holders, its demand would
+// have it send all the same.
+TEST(HostRingsTest, AHolderThatSendsNothingIsAskedForNothing) {
+  Demands demands = GatherOf({0, 1, 2, 3});
+  demands.demands[3].holders = demands.sets.Intern(std::vector<int32_t>{3, 4});
+  const SendShares before = Stars(demands, 1);
+  SendShares after = before;
+  CloseRings(demands, after);
+  EXPECT_EQ(after.amounts, before.amounts);
+  EXPECT_FALSE(TrafficOf(demands, after, 5).sent.contains(4));
 }
 
 }  // namespace
