@@ -80,6 +80,8 @@ TEST(CollectiveWalkTest, FullRecomputationSendsForwardAgain) {
   EXPECT_NEAR(bytes()[GridAxis::kZ], once * 2 / 3, 1e-6 * once);
   training.cached_layers = 1;
   EXPECT_NEAR(bytes()[GridAxis::kZ], once * (3 - 0.25) / 3, 1e-6 * once);
+  training.recompute = Recompute::kFull;
+  EXPECT_NEAR(bytes()[GridAxis::kZ], once * (3 - 0.25) / 3, 1e-6 * once);
 }
 
 TEST(CollectiveWalkTest, AMicrobatchGathersAndScattersWeightsEachTime) {
@@ -275,10 +277,43 @@ TEST(CollectiveWalkTest, NoTimeHidesTwoCollectives) {
           const double again = recompute == Recompute::kFull ? work.forward() : 0;
           EXPECT_LE(forward, work.forward() * (1 + 1e-9)) << text << " zero " << zero;
           EXPECT_LE(backward, (work.backward() + again) * (1 + 1e-9)) << text << " zero " << zero;
+          // Scatters take whatever the others leave.
+          if (grid.z() > 1) EXPECT_NEAR(backward / (work.backward() + again), 1, 1e-9) << text;
         }
       }
     }
   }
+}
+
+// As the first block of a forward pass, whatever was gathered before it.
+TEST(CollectiveWalkTest, ABlockThatIsComputedAgainGathersAheadInsideItselfAlone) {
+  const Grid grid = *ParseGrid("z=4");
+  const Training training{.batch = 16, .sequence = 256, .recompute = Recompute::kFull};
+  for (const double bytes_per_second : {1e9, 5e9, 20e9, 100e9}) {
+    const auto gathers = [&](const Transformer& model, const char* pass) {
+      const StepModel step = StepOnFlat(model, training, 4, bytes_per_second);
+      std::vector<double> hidden;
+      for (const CollectiveUse& use :
+           Named(step.Collectives(ShapeOf(model, training, grid, 4)), pass, "weights")) {
+        hidden.push_back(use.hidden_seconds);
+      }
+      return hidden;
+    };
+    EXPECT_EQ(gathers(FourLayers(), "recompute"),
+              gathers(PlainTransformer("", 1, 1024, 16), "forward"))
+        << bytes_per_second;
+  }
+}
+
+// The first half's sum runs beside the second half's product, however fast; the second one shows.
+TEST(CollectiveWalkTest, OfABatchInHalvesHalfOfASumShows) {
+  const Grid grid = *ParseGrid("c=2,r=2");
+  const Training training{.batch = 16, .sequence = 256, .overlaps = {.split_batch = true}};
+  const StepModel step = StepOnFlat(FourLayers(), training, 4, 1e13);
+  const std::vector<CollectiveUse> sums =
+      Named(step.Collectives(ShapeOf(step.model(), training, grid, 8)), "forward", "output");
+  ASSERT_EQ(sums.size(), 4);
+  for (const CollectiveUse& sum : sums) EXPECT_EQ(sum.hidden_seconds, sum.seconds / 2);
 }
 
 TEST(CollectiveWalkTest, TheLastScatterAlwaysShows) {

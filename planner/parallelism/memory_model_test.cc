@@ -67,6 +67,9 @@ TEST(MemoryModelTest, WhatZAddsIsBuffersAndPendingScatters) {
   EXPECT_EQ(terms.gathered, 2 * 2 * 1024 * 4096.0 / 2);
   EXPECT_EQ(terms.pending_scatters, 8 * 12.0 * 1024 * 1024 / 2 / 4 * 2);
   training.overlaps = kNoOverlaps;
+  training.overlaps.backward_gathers = true;
+  EXPECT_EQ(TermsOf(EightLayers(), training, "r=2,z=4").gathered, 2 * 2 * 1024 * 4096.0 / 2);
+  training.overlaps = kNoOverlaps;
   terms = TermsOf(EightLayers(), training, "r=2,z=4");
   EXPECT_EQ(terms.gathered, 2 * 1024 * 4096.0 / 2);
   EXPECT_EQ(terms.pending_scatters, 0);

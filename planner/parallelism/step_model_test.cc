@@ -159,6 +159,17 @@ TEST(StepModelTest, APipelinesStepIsItsLaw) {
   EXPECT_NEAR(PriceOf(training, "pipeline=4").bubble_seconds, cut.bubble_seconds / 2, 1e-9);
 }
 
+// Forward and backward, a microbatch of a device at a time.
+TEST(StepModelTest, EveryChunkHandsItsActivationsOn) {
+  Training training = PricedTraining(64);
+  training.microbatch = 4;
+  const double one = 2 * 16 * 4 * 1024 * 2048.0 * 2;
+  EXPECT_EQ(PriceOf(training, "pipeline=4").wire_bytes[GridAxis::kPipeline], one);
+  training.schedule = GridSchedule::kInterleaved;
+  training.chunks = 2;
+  EXPECT_EQ(PriceOf(training, "pipeline=4").wire_bytes[GridAxis::kPipeline], 2 * one);
+}
+
 TEST(StepModelTest, WhatIsOutOfRangeIsNamed) {
   const PositionRates rates = *RatesOfCluster(kNodes, 2);
   const Transformer model = PlainTransformer("gpt", 2, 64, 4);
