@@ -67,7 +67,7 @@ class _Mapped:
 
 @dataclass(frozen=True)
 class GpuTile(memory.Tile):
-    """A part of a tensor in a storage of a GPU: torch(), DLPack and, but for BF16 and F8, __cuda_array_interface__.
+    """A part of a tensor in a storage of a GPU: torch(), DLPack and, but for BF16 and F8, `__cuda_array_interface__`.
 
     A tensor that was taken before another version was committed keeps the memory of its own.
     """

@@ -15,6 +15,9 @@ SOURCES = pathlib.Path(__file__).resolve().parents[1] / "crossmesh"
 STUBS = pathlib.Path(crossmesh.__file__).parent
 # Of a time, an amount, or a ratio.
 UNIT = re.compile(r"second|byte|_ns\b|\bratio\b|\btimes\b|\bgap\b|\bprice\b|above 0 to 1|%")
+# Where code is, and what is no text besides: reStructuredText would take it for a mark-up.
+CODE = re.compile(r"`[^`]+`|::\n\n(?:(?: {4}.*)?\n)+", re.MULTILINE)
+MARK = re.compile(r"[*`|]|\w_(?!\w)")
 ERROR = re.compile(r"\b[A-Z]\w*Error\b")
 
 
@@ -182,3 +185,10 @@ def test_every_error_that_a_function_raises_is_named():
 def test_every_error_that_is_named_is_one():
     report([f"{item.path}: {kind}" for item in ITEMS for kind in ERROR.findall(item.own)
             if not hasattr(errors, kind) and not hasattr(builtins, kind)])
+
+
+def test_docstrings_have_no_mark_up_but_code():
+    texts = {item.path: item.own for item in ITEMS}
+    texts |= {name: ast.get_docstring(tree) or "" for name, tree in MODULES.items() if not name.startswith("_")}
+    marks = {path: MARK.findall(CODE.sub("", text + "\n")) for path, text in texts.items()}
+    report([f"{path}: {found}" for path, found in marks.items() if found])
