@@ -111,6 +111,13 @@ absl::Status EmbeddedWorker::refused() const {
   return refused_;
 }
 
+absl::Status EmbeddedWorker::CheckRuns() const {
+  MutexLock lock(mutex_);
+  if (!stops_) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("worker ", name_, ": expected one that runs, found one that was stopped"));
+}
+
 bool EmbeddedWorker::Await(std::optional<double> seconds, const WaitFor& wait) {
   CheckProcess();
   const absl::Time until = TimeAfter(seconds);
@@ -188,6 +195,7 @@ StorageKey EmbeddedWorker::KeyOf(const std::string& storage, const std::string& 
 void EmbeddedWorker::Lend(const std::string& storage, const std::string& device,
                           nb::handle memory) {
   const StorageKey key = KeyOf(storage, device);
+  OrRaise(CheckRuns());
   OrRaise(worker_->storages().Adopt(key, lent_->Lend(memory)));
 }
 

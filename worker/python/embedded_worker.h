@@ -45,7 +45,8 @@ class EmbeddedWorker {
   // stopped: true; false when the time is over. Raises why the controller refuses it.
   bool Wait(std::optional<double> seconds);
 
-  // Of a device of this worker. As StorageTable::Adopt and LentBuffers::Lend.
+  // Of a device of this worker. As StorageTable::Adopt and LentBuffers::Lend; FailedPrecondition:
+  // it was stopped.
   void Lend(const std::string& storage, const std::string& device, nanobind::handle memory);
   // As StorageTable::Delete, once nothing uses the storage; FailedPrecondition: something still
   // does when the time is over.
@@ -69,6 +70,7 @@ class EmbeddedWorker {
   StorageKey KeyOf(const std::string& storage, const std::string& device) const;
   bool AwaitStopped(absl::Duration timeout);
   absl::Status refused() const;
+  absl::Status CheckRuns() const;
 
   const pid_t process_;
   const std::string name_;

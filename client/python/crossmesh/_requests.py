@@ -138,6 +138,9 @@ def spec_message(
     spec.binding = _BINDINGS[options.binding]
     if isinstance(manifest, str):
         spec.manifest = manifest
+    elif not isinstance(manifest, Manifest):
+        expected, found = "a Manifest or the name of a registered one", type(manifest).__name__
+        raise InvalidArgumentError(f"manifest: expected {expected}, found {found}", "manifest", expected, found)
     else:
         spec.inline_manifest.MergeFromString(manifest.to_message())
     if options.checksums is not None:

@@ -61,6 +61,8 @@ def _bytes_of(what: str, given: Any) -> Bytes:
         except (BufferError, RuntimeError, TypeError, ValueError) as error:
             raise _refused(
                 what, "memory of the host, of elements that numpy has", f"{type(given).__name__}: {error}") from error
+    if array.dtype.hasobject:
+        raise _refused(what, "memory of numbers", "references to objects")
     if not array.flags.c_contiguous:
         raise _refused(what, "contiguous memory", f"strides {array.strides}")
     if not array.flags.writeable:

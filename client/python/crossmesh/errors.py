@@ -124,17 +124,35 @@ _BY_CODE: dict[int, type[Error]] = {
         InternalError, UnavailableError, DataLossError)
 }  # fmt: skip
 
-# Text outside of double quotes up to a mark; quoted text may have marks in it.
+# Text outside of double quotes; quoted text may have marks in it.
 _PIECE = r'(?:"(?:\\.|[^"\\])*"|[^"])*?'
-_MESSAGE = re.compile(
-    rf"(?P<object>{_PIECE}): expected (?P<expected>{_PIECE}), found (?P<found>{_PIECE})(?:; .*)?$", re.DOTALL)
+
+
+def _split(text: str, mark: str) -> tuple[str, str]:
+    """What stands before a mark that is outside of double quotes, and after it; all of it where there is none."""
+    match = re.match(f"({_PIECE}){re.escape(mark)}", text, re.DOTALL)
+    return (match[1], text[match.end():]) if match is not None else (text, "")
+
+
+def _details_of(message: str) -> dict[str, str]:
+    """As common/rpc/error_details.cc has them."""
+    parts: list[str] = []
+    while not message.startswith("expected "):
+        part, message = _split(message, ": ")
+        before, more = _split(part, "; ")
+        if not message or (parts and more):
+            return {"object": ": ".join(parts), "found": before if parts else ""}
+        parts.append(part)
+    said, _ = _split(message.removeprefix("expected "), "; ")
+    expected, found = _split(said, ", found")
+    return {"object": ": ".join(parts), "expected": expected, "found": found.removeprefix(":").strip()}
 
 
 def error_of(code: int, message: str, details: Mapping[str, str] | None = None) -> Error:
-    """The exception of a status: messages have the form "OBJECT: expected EXPECTED, found FOUND; MORE".
+    """The exception of a status: messages have the form "OBJECT: expected EXPECTED, found FOUND; MORE", or "OBJECT:
+    FOUND; MORE".
 
     `details` are object, expected and found as far as they came with the status.
     """
-    match = _MESSAGE.match(message)
-    told = details if details is not None else match.groupdict() if match else {}
+    told = details if details is not None else _details_of(message)
     return _BY_CODE.get(code, Error)(message, *(told.get(key, "") for key in ("object", "expected", "found")))

@@ -167,7 +167,8 @@ def test_what_cannot_be_lent_is_refused_with_the_reason(workers):
             return 2, 0
 
     for memory, found in ((read_only, "may only be read"), (numpy.zeros((4, 4))[:, 1], "strides"), ("text", "str"),
-                          (b"bytes", "may only be read"), (OfAGpu(), "OfAGpu: ")):
+                          (b"bytes", "may only be read"), (OfAGpu(), "OfAGpu: "),
+                          (numpy.array([None]), "references to objects")):
         with pytest.raises(errors.InvalidArgumentError, match=found) as caught:
             worker.lend("no", "a.0", memory)
         assert caught.value.object == 'storage "no" of device a.0' and caught.value.expected and caught.value.found
@@ -247,6 +248,8 @@ def test_other_threads_run_while_one_waits_and_a_stop_wakes_it(cluster):
     worker.stop()
     with pytest.raises(errors.CancelledError):
         worker.pipeline()
+    with pytest.raises(errors.FailedPreconditionError, match="worker woken: expected one that runs, found one that"):
+        worker.lend("late", "e.0", bytearray(64))
 
 
 @pytest.mark.parametrize("blocks", ["worker.pipeline()", "worker.wait()"])

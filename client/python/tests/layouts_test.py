@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 import crossmesh
-from crossmesh import Layout, Manifest, Mesh, Rules, Tensor
+from crossmesh import Layout, Manifest, Mesh, Rules, Tensor, errors
 from crossmesh.errors import InvalidArgumentError, NotFoundError
 
 
@@ -31,6 +31,25 @@ def test_an_error_says_what_it_is_about():
         Mesh("data=2 on a.0-1").coordinates(2)
     assert (caught.value.object, caught.value.expected, caught.value.found) == ("slot", "0 to 1", "2")
     assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(("message", "details"), [
+    ("page_size: expected 0 to 1000, found -1", ("page_size", "0 to 1000", "-1")),
+    ('spec.source: mesh "m": expected one, found none; create it first', ('spec.source: mesh "m"', "one", "none")),
+    ("spec.manifest: expected a name or an inline manifest", ("spec.manifest", "a name or an inline manifest", "")),
+    ("a.json: expected strict JSON, found: malformed at byte 3", ("a.json", "strict JSON", "malformed at byte 3")),
+    ("expected a first message with a name", ("", "a first message with a name", "")),
+    ("spec.source: mesh: axis a is named twice; at 0 and 1", ("spec.source: mesh", "", "axis a is named twice")),
+    ("grid z=24: z=24 does not divide 64 rows; the nearest: z=16, z=32",
+     ("grid z=24", "", "z=24 does not divide 64 rows")),
+    ("a; b: expected c, found d; e: f", ("a; b", "c", "d")),
+    (r'tensor "a: expected \" b, found c": expected "k; l, found m", found "n; o"',
+     (r'tensor "a: expected \" b, found c"', '"k; l, found m"', '"n; o"')),
+    ("", ("", "", "")), ("the worker stops", ("", "", "")), ('mesh "a: expected b', ("", "", "")), ("\\", ("", "", "")),
+    ('"\\', ("", "", ""))])
+def test_details_of_a_message_are_those_that_a_controller_finds_in_it(message, details):
+    error = errors.error_of(3, message)
+    assert (error.object, error.expected, error.found) == details
 
 
 def test_values_are_equal_by_value_and_can_be_pickled():
