@@ -155,9 +155,9 @@ TEST(StorageProgramTest, SafetensorsGoIntoAStorageAndComeOut) {
   EXPECT_EQ(listed[0]["bytes"].get<int64_t>() + listed[1]["bytes"].get<int64_t>(), 4096 + 192);
   EXPECT_EQ(listed[0]["shadow_bytes"], 0);
   EXPECT_THAT(storage("trim more node-0.0").out, HasSubstr("of device node-0.0 has no shadow"));
-  EXPECT_THAT(storage("trim most node-0.0").error, HasSubstr("not found"));
+  EXPECT_THAT(storage("trim most node-0.0").error, HasSubstr("expected one, found none"));
   EXPECT_EQ(storage("delete more node-0.0").exit_status, 0);
-  EXPECT_THAT(storage("delete more node-0.0").error, HasSubstr("not found"));
+  EXPECT_THAT(storage("delete more node-0.0").error, HasSubstr("expected one, found none"));
   EXPECT_THAT(storage("delete more node-7.0").error, HasSubstr("socket of host \"node-7\""));
 }
 

@@ -18,12 +18,12 @@ absl::Status OtherSize(const StorageKey& key, int64_t expected, int64_t found) {
 }
 
 absl::Status NotThere(const StorageKey& key) {
-  return absl::NotFoundError(absl::StrCat(NameOf(key), " not found"));
+  return absl::NotFoundError(absl::StrCat(NameOf(key), ": expected one, found none"));
 }
 
 absl::Status NotThere(const StorageKey& key, const Arena& failed) {
-  return absl::NotFoundError(
-      absl::StrCat(NameOf(key), " not found: it could not be made: ", failed.status().message()));
+  return absl::NotFoundError(absl::StrCat(
+      NameOf(key), ": expected one, found that it could not be made: ", failed.status().message()));
 }
 
 absl::Status LossOf(const Arena& arena) {
