@@ -41,6 +41,12 @@ LayerProgram TwoProducts() {
   return program;
 }
 
+// An op of another rank.
+void AddElsewhere(LayerProgram& program) {
+  program.ranks.push_back(program.ranks.front());
+  program.ops.push_back({.name = "elsewhere", .rank = 1});
+}
+
 TEST(LayerProgramTest, SumsAndMovesAreValid) {
   EXPECT_EQ(Validate(TwoProducts()), absl::OkStatus());
 }
@@ -67,6 +73,18 @@ TEST(LayerProgramTest, WhatIsUnsoundIsNamed) {
        [](LayerProgram& p) { p.transfers[1].messages.push_back({1, 2}); }},
       {"in the order of the ops, found second > third",
        [](LayerProgram& p) { p.transfers[1].messages = {{0, 2}, {1, 2}}; }},
+      {"in the order of the ops, found first > third",
+       [](LayerProgram& p) { p.transfers[1].messages = {{0, 1}, {0, 2}}; }},
+      {"between the ranks of the first one",
+       [](LayerProgram& p) {
+         AddElsewhere(p);
+         p.transfers[1].messages = {{0, 1}, {3, 2}};
+       }},
+      {"between the ranks of the first one",
+       [](LayerProgram& p) {
+         AddElsewhere(p);
+         p.transfers[1].messages = {{0, 1}, {1, 3}};
+       }},
       {"transfer sum, tensor out",
        [](LayerProgram& p) { p.transfers[0].tensors[0].source = *ParseLayout("[-, unknown]"); }},
       {"found x", [](LayerProgram& p) { p.transfers[0].partial = {"x"}; }},

@@ -130,6 +130,16 @@ TEST(LayerTimelineTest, AWaitIsDealtOutInTheOrderOfArrivals) {
   EXPECT_DOUBLE_EQ(run.waits[2].for_transfers, 3);
 }
 
+// Of two messages one was there half a second before the op was next.
+TEST(LayerTimelineTest, WhatWasThereBeforeIsNotWaitedFor) {
+  LayerProgram program = ProgramOf({{}, {.seconds = 2}, {.seconds = 1}});
+  for (int transfer = 0; transfer < 2; ++transfer) AddTransfer({{0, 2}}, 1, program);
+  const LayerTimeline run = SimulateLayers(program, CostsOf({1.5, 3}));
+  EXPECT_DOUBLE_EQ(run.waits[2].for_transfers, 1);
+  EXPECT_DOUBLE_EQ(run.exposures[0].exposed, 0);
+  EXPECT_DOUBLE_EQ(run.exposures[1].exposed, 1);
+}
+
 // A message from 1 s to 5 s. Its giver waits for the buffer from 3 s on, and its receiver for the
 // message from `idle_from` on: what both wait counts once.
 TEST(LayerTimelineTest, OfTheTwoRanksOfAMessageTheLongerWaitCounts) {

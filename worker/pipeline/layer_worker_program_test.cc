@@ -67,6 +67,21 @@ TEST_F(LayerWorkerProgramTest, OpsGiveAndNeedTheirMessages) {
   EXPECT_EQ(program.NameOf({0, 1}), "sum after c");
 }
 
+// Of a transfer that only comes in, what is known here is what needs it.
+TEST_F(LayerWorkerProgramTest, WhatOnlyArrivesIsNamedByTheOpThatNeedsIt) {
+  const Plan plan = ChainPlan(TensorOf("[8]: x=1 on b.0 [-] -> x=1 on a.1 [-]"), {"b.0 > a.1"},
+                              {.chunk_bytes = Plan::kLeafBytes});
+  const auto parts = CutParts(plan, {{{"a", 1}}, {{"b", 0}}});
+  ASSERT_OK(parts.status());
+  *transfer().mutable_part() = ToProto(parts->front());
+  transfer().set_from(4);
+  ASSERT_OK_AND_ASSIGN(const WorkerProgram program, Decode());
+  EXPECT_TRUE(program.transfers[0].receives);
+  EXPECT_FALSE(program.transfers[0].sends);
+  EXPECT_THAT(program.transfers[0].ops, ElementsAre(1, 3));
+  EXPECT_EQ(program.NameOf({0, 1}), "sum before d");
+}
+
 TEST_F(LayerWorkerProgramTest, NamesAreTheirOwn) {
   op(1).set_name("a");
   EXPECT_THAT(Decode(), IsRefused("ops of rank 3: expected names of their own of 1 to 256 bytes, "

@@ -47,6 +47,15 @@ TEST(ProgramProgress, MemoryIsGivenAgainWhenTheOpIsDoneAndNothingMoves) {
   EXPECT_FALSE(progress.complete());
 }
 
+TEST(ProgramProgress, MemoryOfWhatWasNotUsedIsNotGivenAgain) {
+  const WorkerProgram program = ReceiverProgram();
+  ProgramProgress progress(program);
+  progress.Begin();
+  progress.OnArrived({0, 0});
+  EXPECT_THAT(progress.OnLeft({0, 0}), IsEmpty());  // its op still computes
+  EXPECT_THAT(progress.OnOpDone(0), ElementsAre(Open(0, 2)));
+}
+
 TEST(ProgramProgress, AnOpWaitsForMemoryForItsOutput) {
   WorkerProgram program{.samples = {1, 1}};
   program.transfers.push_back(

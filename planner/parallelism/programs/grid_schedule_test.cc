@@ -73,6 +73,19 @@ TEST(GridScheduleTest, GradientsOfWeightsGoFromTheLastLayerToTheFirst) {
   }
 }
 
+// Transposed layers have no sum over c here that their product could hide: its scatter goes early
+// where it may wait.
+TEST(GridScheduleTest, GradientsOfWeightsComeFirstWhereTheirScattersMayWait) {
+  GridProgramRequest request = SmallTraining("r=2,z=2", "a.0-3");
+  for (const bool may_wait : {true, false}) {
+    request.training.overlaps.weight_gradients = may_wait;
+    const LayerProgram program = *MakeGridProgram(request);
+    EXPECT_EQ(PlaceInOrder(program, "m0.layer1.mlp_out.weight_gradient") <
+                  PlaceInOrder(program, "m0.layer1.mlp_out.input_gradient"),
+              may_wait);
+  }
+}
+
 // The rows of an output's gradient are gathered for both products, on every grid: whatever is
 // first of these, it is not there before the rows are.
 TEST(GridScheduleTest, ProductsComeAfterTheRowsThatTheyNeed) {
