@@ -48,6 +48,7 @@ absl::Status PlanTransfers(const Topology& topology, CancelCheck cancelled,
     ASSIGN_OR_RETURN(out.plan,
                      At(absl::StrCat("transfer ", transfer.name), planner.PlanOf(transfer)));
     out.ports = PortsOf(*out.plan, topology);
+    out.inside = MovedInsideHosts(*out.plan, topology);
   }
   return absl::OkStatus();
 }
@@ -118,18 +119,26 @@ absl::Status CheckMemory(const PlannedLayers& planned) {
   return absl::OkStatus();
 }
 
+// A device that receives inside of its host is a port of its own.
 TransferCosts CostsOf(const PlannedLayers& planned) {
-  absl::flat_hash_map<std::string, PortIndex> known;
+  absl::flat_hash_map<std::string, std::vector<int32_t>> sharing;  // transfers, by port
   std::vector<double> seconds;
-  std::vector<absl::InlinedVector<PortIndex, 2>> ports;
-  for (const PlannedLayers::Transfer& transfer : planned.transfers) {
+  for (int32_t t = 0; t < std::ssize(planned.transfers); ++t) {
+    const PlannedLayers::Transfer& transfer = planned.transfers[t];
     seconds.push_back(transfer.seconds());
-    absl::InlinedVector<PortIndex, 2>& of_transfer = ports.emplace_back();
-    for (const PortBytes& port : transfer.ports) {
-      of_transfer.push_back(
-          known.try_emplace(port.port, static_cast<PortIndex>(known.size())).first->second);
+    for (const PortBytes& port : transfer.ports) sharing[port.port].push_back(t);
+    for (const DeviceId& device : transfer.inside.devices) {
+      sharing[absl::StrCat("device ", ToString(device))].push_back(t);
     }
-    std::ranges::sort(of_transfer);
+  }
+  // Of ports with the same transfers one is enough.
+  std::set<std::vector<int32_t>> distinct;
+  for (const auto& [port, transfers] : sharing) distinct.insert(transfers);
+  std::vector<absl::InlinedVector<PortIndex, 2>> ports(planned.transfers.size());
+  PortIndex index = 0;
+  for (const std::vector<int32_t>& transfers : distinct) {
+    for (const int32_t transfer : transfers) ports[transfer].push_back(index);
+    ++index;
   }
   return {.seconds = std::move(seconds), .ports = TransferPorts(std::move(ports))};
 }

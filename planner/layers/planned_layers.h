@@ -7,6 +7,7 @@
 #include "common/mesh/topology.h"
 #include "common/plan/plan.h"
 #include "crossmesh/v1/pipeline.pb.h"
+#include "planner/layers/inside_hosts.h"
 #include "planner/layers/layer_program.h"
 #include "planner/layers/layer_timeline.h"
 #include "planner/pipeline/planning/plan_ports.h"
@@ -28,7 +29,8 @@ struct PlannedLayers {
   struct Transfer {
     std::shared_ptr<const Plan> plan;  // proven; equal transfers have the same one
     std::vector<PortBytes> ports;      // of a message; none inside a host
-    double seconds() const { return plan->figures().predicted_seconds; }
+    InsideHosts inside;                // likewise
+    double seconds() const { return plan->figures().predicted_seconds + inside.seconds; }
     int64_t network_bytes() const { return plan->figures().network_bytes; }
   };
   // Of the rank's device on which messages take most.
