@@ -1,5 +1,7 @@
 #include "planner/parallelism/grid_rules.h"
 
+#include "common/base/count_text.h"
+
 #include <algorithm>
 #include <array>
 
@@ -13,6 +15,9 @@ constexpr std::array<absl::string_view, kGridRuleCount> kRuleNames = {
     "shards", "layers",     "experts",  "sequence parts", "context heads",
     "batch",  "microbatch", "rows",     "microbatches",   "memory"};
 
+constexpr absl::string_view kSequence = "sequence";
+constexpr absl::string_view kSequences = "sequences";
+
 // Larger ones are no fix.
 constexpr int64_t kContextMax = 65536;
 
@@ -22,7 +27,9 @@ using BlockMatrices = std::array<BlockMatrix, kBlockMatrices>;
 struct Division {
   int64_t size = 1;
   int64_t count = 0;
-  std::string what;  // "heads"
+  absl::string_view one;   // "head",
+  absl::string_view many;  // "heads",
+  std::string of = "";     // " of keys and values"
 
   bool fails() const { return count % size != 0; }
 };
@@ -83,15 +90,17 @@ std::string NearestDivisors(absl::string_view name, int64_t size, int64_t count)
 
 std::string DivisionText(absl::string_view name, const Division& division) {
   return absl::StrCat(
-      name, "=", division.size, " does not divide ", division.count, " ", division.what,
+      name, "=", division.size, " does not divide ",
+      CountText(division.count, division.one, division.many), division.of,
       "; the nearest that do: ", NearestDivisors(name, division.size, division.count));
 }
 
 std::string FeaturesText(const Transformer& model, const Grid& grid) {
   for (const BlockMatrix& matrix : MatricesOf(model)) {
     const Division sides[] = {
-        {grid[SummedAxis(matrix)], matrix.k, absl::StrCat("rows of ", matrix.name)},
-        {grid[OutputAxis(matrix)], matrix.n, absl::StrCat("columns of ", matrix.name)}};
+        {grid[SummedAxis(matrix)], matrix.k, "row", "rows", absl::StrCat(" of ", matrix.name)},
+        {grid[OutputAxis(matrix)], matrix.n, "column", "columns",
+         absl::StrCat(" of ", matrix.name)}};
     if (sides[0].fails()) return DivisionText(GridAxisName(SummedAxis(matrix)), sides[0]);
     if (sides[1].fails()) return DivisionText(GridAxisName(OutputAxis(matrix)), sides[1]);
   }
@@ -136,8 +145,8 @@ std::string VectorsText(const Transformer& model, const Grid& grid) {
 
 std::string ShardsText(const Transformer& model, const Grid& grid) {
   for (const BlockMatrix& matrix : MatricesOf(model)) {
-    const Division shards{grid.z(), matrix.k * matrix.n / (grid.c() * grid.r()),
-                          absl::StrCat("elements of a block of ", matrix.name)};
+    const Division shards{grid.z(), matrix.k * matrix.n / (grid.c() * grid.r()), "element",
+                          "elements", absl::StrCat(" of a block of ", matrix.name)};
     if (shards.fails()) return DivisionText("z", shards);
   }
   return "";
@@ -166,8 +175,9 @@ std::string MicrobatchesText(const Training& training, const Grid& grid) {
       "pipeline=", grid.pipeline(), " needs ",
       training.schedule == GridSchedule::kInterleaved ? "a multiple of as many"
                                                       : "at least as many",
-      " microbatches, and a device has ", local, " sequences of the batch in microbatches of ",
-      training.microbatch == 0 ? 1 : training.microbatch, "; the nearest fix: batch=",
+      " microbatches, and a device has ", CountText(local, kSequence, kSequences),
+      " of the batch in microbatches of ", training.microbatch == 0 ? 1 : training.microbatch,
+      "; the nearest fix: batch=",
       grid.pipeline() * grid.sample_groups() * std::max<int64_t>(1, training.microbatch));
 }
 
@@ -233,9 +243,9 @@ std::string ExplainFailure(const Transformer& model, const Training& training, c
   const int64_t local = training.batch / grid.sample_groups();
   switch (rule) {
     case GridRule::kHeads:
-      return DivisionText("r", {grid.r(), model.heads, "heads"});
+      return DivisionText("r", {grid.r(), model.heads, "head", "heads"});
     case GridRule::kKvHeads:
-      return DivisionText("r", {grid.r(), model.kv_heads, "heads of keys and values"});
+      return DivisionText("r", {grid.r(), model.kv_heads, "head", "heads", " of keys and values"});
     case GridRule::kFeatures:
       return FeaturesText(model, grid);
     case GridRule::kCube:
@@ -246,29 +256,29 @@ std::string ExplainFailure(const Transformer& model, const Training& training, c
       return ShardsText(model, grid);
     case GridRule::kLayers:
       return DivisionText(training.chunks > 1 ? "pipeline * chunks" : "pipeline",
-                          {grid.pipeline() * training.chunks, model.layers, "layers"});
+                          {grid.pipeline() * training.chunks, model.layers, "layer", "layers"});
     case GridRule::kExperts:
       if (model.experts == 0) {
         return absl::StrCat("expert=", grid.expert(),
                             " needs a model with experts; the nearest fix: expert=1");
       }
-      return DivisionText("expert", {grid.expert(), model.experts, "experts"});
+      return DivisionText("expert", {grid.expert(), model.experts, "expert", "experts"});
     case GridRule::kSequence:
       return SequenceText(training, grid.context());
     case GridRule::kContextHeads:
-      return DivisionText("context", {grid.context(), model.kv_heads / grid.r(),
-                                      "heads of keys and values that r leaves"});
+      return DivisionText("context", {grid.context(), model.kv_heads / grid.r(), "head", "heads",
+                                      " of keys and values that r leaves"});
     case GridRule::kBatch:
-      return DivisionText("z * expert * data",
-                          {grid.sample_groups(), training.batch, "sequences of the batch"});
+      return DivisionText("z * expert * data", {grid.sample_groups(), training.batch, kSequence,
+                                                kSequences, " of the batch"});
     case GridRule::kMicrobatch:
-      return DivisionText("microbatch",
-                          {training.microbatch, local, "sequences that a device has of the batch"});
+      return DivisionText("microbatch", {training.microbatch, local, kSequence, kSequences,
+                                         " that a device has of the batch"});
     case GridRule::kRows:
       return absl::StrCat("scattered activations need a microbatch that c=", grid.c(),
-                          " divides, with rows that r=", grid.r(), " divides; a device has ", local,
-                          " sequences of the batch; "
-                          "the nearest fix: replicated activations");
+                          " divides, with rows that r=", grid.r(), " divides; a device has ",
+                          CountText(local, kSequence, kSequences),
+                          " of the batch; the nearest fix: replicated activations");
     case GridRule::kMicrobatches:
       return MicrobatchesText(training, grid);
     case GridRule::kMemory:

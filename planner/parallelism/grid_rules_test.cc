@@ -54,6 +54,21 @@ TEST(GridRulesTest, TheFirstRuleThatFailsIsNamedWithTheNearestFix) {
   EXPECT_OK(CheckGrid(GroupedHeads(), training, *ParseGrid("c=3,r=8,z=2,pipeline=4,data=4")));
 }
 
+TEST(GridRulesTest, OneIsNotManyInWhatIsSaid) {
+  Transformer model = PlainTransformer("", 1, 64, 8);
+  model.kv_heads = 1;
+  const Training training{.batch = 1, .sequence = 16};
+  const auto text = [&](const char* grid, GridRule rule) {
+    return ExplainFailure(model, training, *ParseGrid(grid), rule);
+  };
+  EXPECT_THAT(text("r=2", GridRule::kKvHeads),
+              HasSubstr("r=2 does not divide 1 head of keys and values"));
+  EXPECT_THAT(text("pipeline=2", GridRule::kLayers), HasSubstr("does not divide 1 layer;"));
+  EXPECT_THAT(text("data=2", GridRule::kBatch), HasSubstr("does not divide 1 sequence of the"));
+  EXPECT_THAT(text("pipeline=2", GridRule::kMicrobatches),
+              HasSubstr("has 1 sequence of the batch"));
+}
+
 TEST(GridRulesTest, AnOddSequenceIsNotCut) {
   const Training odd{.batch = 96, .sequence = 2049};
   EXPECT_EQ(ExplainFailure(GroupedHeads(), odd, *ParseGrid("context=4"), GridRule::kSequence),

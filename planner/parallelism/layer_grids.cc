@@ -139,7 +139,7 @@ absl::StatusOr<PartsOnGrids> PartsOf(const LayerGrids& grids, const StageParts& 
     if (!is_inside || std::ranges::none_of(parts.places, has)) {
       return absl::InvalidArgumentError(
           absl::StrCat("grid ", ToString(other), ": expected layers of ", stage.first_layer, " to ",
-                       last, stage.has_logits ? ", or logits" : ", found others"));
+                       last, stage.has_logits ? ", or logits" : "", ", found others"));
     }
     if (other.grid.devices() != grids.grid.devices()) {
       return absl::InvalidArgumentError(absl::StrCat(

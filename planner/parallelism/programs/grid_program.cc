@@ -1,6 +1,7 @@
 #include "planner/parallelism/programs/grid_program.h"
 
 #include "common/base/check.h"
+#include "common/base/count_text.h"
 #include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/shape.h"
@@ -12,6 +13,7 @@
 #include "planner/parallelism/programs/stage_writer.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
@@ -51,13 +53,15 @@ absl::Status CheckTraining(const Transformer& model, const Training& training) {
 absl::StatusOr<int64_t> MicrobatchOf(const GridProgramRequest& request, const Grid& grid) {
   const int64_t parts = grid.sample_groups() * request.microbatches;
   if (request.training.batch % parts != 0) {
-    return Refused("expected a batch in ", request.microbatches, " microbatches of ",
-                   grid.sample_groups(), " groups, found ", request.training.batch, " sequences");
+    return Refused("expected a batch in ",
+                   CountText(request.microbatches, "microbatch", "microbatches"), " of ",
+                   CountText(grid.sample_groups(), "group", "groups"), ", found ",
+                   CountText(request.training.batch, "sequence", "sequences"));
   }
   const int64_t microbatch = request.training.batch / parts;
   if (request.training.overlaps.split_batch && microbatch % 2 != 0) {
-    return Refused("expected an even microbatch to be cut in two, found ", microbatch,
-                   " sequences of a device");
+    return Refused("expected an even microbatch to be cut in two, found ",
+                   CountText(microbatch, "sequence", "sequences"), " of a device");
   }
   return microbatch;
 }

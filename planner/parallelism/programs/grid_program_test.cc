@@ -374,7 +374,7 @@ TEST(GridProgramTest, WhatCannotBeRunIsRefused) {
          request.microbatches = 16;
        }},
       {"found 16 sequences", [](auto& request) { request.microbatches = 3; }},
-      {"2 stages and 1 microbatches, found 0 ranks and 0",
+      {"2 stages and 1 microbatch, found 0 ranks and 0",
        [](auto& request) {
          request.stages = {StageOn(*ParseGrid("r=2"), 1), StageOn(*ParseGrid("r=2"), 3)};
        }},

@@ -1,5 +1,6 @@
 #include "planner/parallelism/programs/layer_grids_price.h"
 
+#include "common/base/count_text.h"
 #include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "planner/parallelism/grid_rules.h"
@@ -47,9 +48,11 @@ absl::StatusOr<LayerGridsPrice> PriceWith(const StepModel& step, const LayerGrid
     Training training = step.training();
     const int64_t all = grid.sample_groups() * microbatches;
     if (training.batch % all != 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "grid ", ToString(grid), ": expected a batch in ", microbatches, " microbatches of ",
-          grid.sample_groups(), " groups, found ", training.batch, " sequences"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("grid ", ToString(grid), ": expected a batch in ",
+                       CountText(microbatches, "microbatch", "microbatches"), " of ",
+                       CountText(grid.sample_groups(), "group", "groups"), ", found ",
+                       CountText(training.batch, "sequence", "sequences")));
     }
     training.microbatch = training.batch / all;
     RETURN_IF_ERROR(
@@ -90,7 +93,7 @@ absl::StatusOr<LayerGridsPrice> PriceLayerGrids(const StepModel& step, const Lay
   if (best.has_value()) return *std::move(best);
   if (!least.has_value()) {
     return refused.ok() ? Refused(grids, "expected a batch that its groups cut, found ",
-                                  training.batch, " sequences")
+                                  CountText(training.batch, "sequence", "sequences"))
                         : refused;
   }
   if (over_memory) return *std::move(least);

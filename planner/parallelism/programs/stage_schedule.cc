@@ -1,8 +1,10 @@
 #include "planner/parallelism/programs/stage_schedule.h"
 
+#include "common/base/count_text.h"
 #include "common/base/status_macros.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include <absl/strings/str_cat.h>
@@ -39,7 +41,8 @@ absl::Status CheckOps(const std::vector<Op>& ops, StageIndex stage, int32_t micr
     const std::optional<Progress> after = is_known ? After(done[op.microbatch], op) : std::nullopt;
     if (!after.has_value()) {
       return ScheduleRefused("expected a forward and then a backward op of stage ", stage,
-                             " for each of ", microbatches, " microbatches, found ", ToString(op));
+                             " for each of ", CountText(microbatches, "microbatch", "microbatches"),
+                             ", found ", ToString(op));
     }
     done[op.microbatch] = *after;
   }
@@ -47,7 +50,8 @@ absl::Status CheckOps(const std::vector<Op>& ops, StageIndex stage, int32_t micr
     return absl::OkStatus();
   }
   return ScheduleRefused("expected a forward and a backward op of stage ", stage, " for each of ",
-                         microbatches, " microbatches, found ", ops.size(), " ops");
+                         CountText(microbatches, "microbatch", "microbatches"), ", found ",
+                         CountText(std::ssize(ops), "op", "ops"));
 }
 
 // Each stage on one rank, neighbours on two: between them there are transfers of ranks.
@@ -104,9 +108,10 @@ std::vector<std::vector<StageIndex>> StagesOfRanks(const Schedule& schedule, siz
 
 absl::Status CheckStageSchedule(const Schedule& schedule, size_t stages, int32_t microbatches) {
   if (schedule.ranks.empty() || schedule.microbatches != microbatches) {
-    return ScheduleRefused("expected a schedule of ", stages, " stages and ", microbatches,
-                           " microbatches, found ", schedule.ranks.size(), " ranks and ",
-                           schedule.microbatches);
+    return ScheduleRefused("expected a schedule of ",
+                           CountText(static_cast<int64_t>(stages), "stage", "stages"), " and ",
+                           CountText(microbatches, "microbatch", "microbatches"), ", found ",
+                           schedule.ranks.size(), " ranks and ", schedule.microbatches);
   }
   const std::vector<std::vector<StageIndex>> stages_of = StagesOfRanks(schedule, stages);
   RETURN_IF_ERROR(CheckRanks(stages_of, stages));
