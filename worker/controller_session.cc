@@ -8,6 +8,7 @@
 #include "common/host_devices/interface_traffic.h"
 #include "common/mesh/mesh.h"
 #include "common/wire/session_protocol.h"
+#include "worker/agent/grpc_session_caller.h"
 #include "worker/latch.h"
 #include "worker/tasks/task_table.h"
 #include "worker/transport/transport.h"
@@ -31,14 +32,14 @@ absl::Status ControllerSession::Open(const std::string& execution_address,
                                      const Transport& transport) {
   v1::WorkerSessionRequest::Register registration = Registration(execution_address, transport);
   const uint64_t seed = registration.incarnation();
-  ASSIGN_OR_RETURN(agent_,
-                   SessionAgent::Create(ports_.control,
-                                        {.controllers = options_.controllers,
-                                         .insecure = options_.insecure,
-                                         .registration = std::move(registration),
-                                         .version_refused_max = options_.version_refused_max,
-                                         .backoff_seed = seed},
-                                        *this, ports_.metrics));
+  ASSIGN_OR_RETURN(
+      agent_,
+      SessionAgent::Create({.loop = ports_.control, .host = *this, .metrics = ports_.metrics},
+                           {.controllers = options_.controllers,
+                            .registration = std::move(registration),
+                            .version_refused_max = options_.version_refused_max,
+                            .backoff_seed = seed},
+                           std::make_unique<GrpcSessionCaller>(ports_.control, options_.insecure)));
   return absl::OkStatus();
 }
 

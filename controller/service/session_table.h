@@ -1,9 +1,7 @@
 #pragma once
 
 #include "common/base/mutex.h"
-#include "common/rpc/server_streams.h"
 #include "controller/membership/registration_gate.h"
-#include "crossmesh/v1/worker_service.pb.h"
 
 #include <cstdint>
 #include <memory>
@@ -20,6 +18,7 @@ class ControllerMetrics;
 class RunningOperation;
 class TaskQueue;
 class WorkerRegistry;
+class WorkerSession;
 struct WorkerRecord;
 template <typename Running>
 class RunningTable;
@@ -37,8 +36,6 @@ class SessionTable {
   // be cut by age at any moment.
   static constexpr absl::Duration kReturnTime = absl::Milliseconds(500);
 
-  using Stream = ServerBidiStream<v1::WorkerSessionRequest, v1::WorkerSessionResponse>;
-
   struct Options {
     WorkerRegistry& registry;
     RunningTable<RunningOperation>& operations;
@@ -50,8 +47,6 @@ class SessionTable {
   };
   explicit SessionTable(const Options& options) : options_(options), gate_(options.gate) {}
 
-  // Serves a worker's stream.
-  Stream::Reactor* Open();
   // Tells the worker to finish what it runs and leave.
   void TellToDrain(const std::string& worker);
   // Takes that back. False: it has no session.
@@ -62,22 +57,23 @@ class SessionTable {
   void Close(const absl::Status& why);
 
  private:
-  class Session;
+  friend class WorkerSession;
 
   // Unavailable, with when it is to come again: more come than can be served.
   absl::Status CheckAdmission(const WorkerRecord& worker);
   // False when the table is closed. The worker's session before, if any, ends: it is superseded.
-  bool Enter(const std::string& worker, std::shared_ptr<Session> session);
-  void Leave(const std::string& worker, const Session& session);
+  bool Enter(const std::string& worker, std::shared_ptr<WorkerSession> session);
+  void Leave(const std::string& worker, const WorkerSession& session);
   bool IsClosed();
-  std::shared_ptr<Session> Find(const std::string& worker);  // null: it has none
+  std::shared_ptr<WorkerSession> Find(const std::string& worker);  // null: it has none
   void CountSessions(int64_t sessions);
 
   const Options options_;
 
   Mutex mutex_;
   RegistrationGate gate_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<std::string, std::shared_ptr<Session>> sessions_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, std::shared_ptr<WorkerSession>> sessions_
+      ABSL_GUARDED_BY(mutex_);
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);  // why; OK: open
 };
 

@@ -2,6 +2,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/mesh/mesh.h"
+#include "common/rpc/server_streams.h"
 #include "common/wire/communicator_codec.h"
 #include "common/wire/time_codec.h"
 #include "controller/membership/worker_registry.h"
@@ -9,14 +10,32 @@
 #include "controller/service/paging.h"
 #include "controller/service/session_table.h"
 #include "controller/service/unary.h"
+#include "controller/service/worker_session.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
 namespace {
+
+class GrpcWorkerSession final
+    : public ServerBidiStream<v1::WorkerSessionRequest, v1::WorkerSessionResponse>,
+      public WorkerSession {
+ public:
+  using WorkerSession::WorkerSession;
+
+  void Tell(v1::WorkerSessionResponse response) override { Send(std::move(response)); }
+  void Finish(absl::Status status) override { End(std::move(status)); }
+
+ private:
+  void OnMessage(v1::WorkerSessionRequest request) override { OnRequest(request); }
+  void OnMessagesEnd() override { OnRequestsEnd(); }
+  void OnEnd() override { OnOver(); }
+};
 
 v1::WorkerState StateOf(WorkerState state) {
   // In the order of WorkerState.
@@ -126,7 +145,7 @@ int32_t WorkerService::CountRunning(const std::vector<std::string>& operations) 
 
 grpc::ServerBidiReactor<v1::WorkerSessionRequest, v1::WorkerSessionResponse>*
 WorkerService::WorkerSession(grpc::CallbackServerContext* /*context*/) {
-  return sessions_.Open();
+  return GrpcWorkerSession::Serve(std::make_shared<GrpcWorkerSession>(sessions_));
 }
 
 }  // namespace crossmesh

@@ -11,6 +11,7 @@
 #include "common/wire/session_protocol.h"
 #include "tests/benchmark/child_usage.h"
 #include "tests/live/live_cluster.h"
+#include "worker/agent/grpc_session_caller.h"
 #include "worker/agent/session_agent.h"
 
 #include <algorithm>
@@ -86,7 +87,9 @@ class Fleet {
       own.registration.set_devices(absl::StrCat("h-", i, ".0"));
       own.registration.set_execution_address("unix:/nobody");
       own.registration.set_protocol(kSessionProtocols.newest);
-      auto agent = SessionAgent::Create(*loop_, std::move(own), *hosts_.back(), metrics_);
+      auto agent = SessionAgent::Create(
+          {.loop = *loop_, .host = *hosts_.back(), .metrics = metrics_}, std::move(own),
+          std::make_unique<GrpcSessionCaller>(*loop_, /*insecure=*/false));
       CHECK_OK(agent);
       agents_.push_back(*std::move(agent));
     }

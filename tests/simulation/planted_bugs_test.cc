@@ -36,8 +36,8 @@ INSTANTIATE_TEST_SUITE_P(All, PlantedBugs,
                          testing::Values("commit_before_all_acks", "duplicate_execution",
                                          "integer_wrap", "lease_without_fencing", "lost_cancel",
                                          "missing_epoch_check", "missing_fsync", "staging_leak",
-                                         "unchecked_payload", "watch_gap_at_compaction",
-                                         "wrong_revision_pin"),
+                                         "unchecked_payload", "unchecked_session", "untold_end",
+                                         "watch_gap_at_compaction", "wrong_revision_pin"),
                          [](const testing::TestParamInfo<std::string>& bug) { return bug.param; });
 
 }  // namespace

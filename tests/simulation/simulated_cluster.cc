@@ -133,6 +133,10 @@ bool SimulatedCluster::RunUntil(absl::Duration end) {
 
 void SimulatedCluster::CheckEnd() {
   history_.CheckAllEnded();
+  for (const auto& controller : controllers_) {
+    const std::string missing = controller->MissingWorker();
+    if (!missing.empty()) history_.Violated(absl::StrCat("at the end without worker ", missing));
+  }
   for (const auto& worker : workers_) {
     const std::string leftovers = worker->Leftovers();
     if (!leftovers.empty()) history_.Violated(absl::StrCat("at the end ", leftovers));

@@ -3,6 +3,7 @@
 #include "common/base/digest.h"
 #include "common/base/status_macros.h"
 #include "common/metrics/controller_metrics.h"
+#include "common/rpc/not_leader.h"
 #include "common/wire/time_codec.h"
 #include "controller/catalog/job_records.h"
 #include "controller/dispatch/communicator_leases.h"
@@ -13,7 +14,9 @@
 #include "controller/dispatch/running_table.h"
 #include "controller/dispatch/start_gate.h"
 #include "controller/dispatch/testing/fake_communicator_gateway.h"
+#include "controller/membership/worker_registry.h"
 #include "controller/service/job_registry.h"
+#include "controller/service/session_table.h"
 #include "tests/simulation/simulated_gateway.h"
 #include "tests/simulation/simulated_queues.h"
 #include "tests/simulation/simulated_worker.h"
@@ -33,14 +36,15 @@ constexpr absl::Duration kStallLimit = absl::Seconds(2);
 // Workers that do not answer are given up after RunningOperation::kEndingGrace.
 constexpr absl::Duration kCancelLimit = absl::Seconds(12);
 
+// Workers that are heard as often as this are not lost.
+constexpr absl::Duration kSilentMax = absl::Seconds(4);
+
 constexpr int64_t kCommitsAtOnce = 10;
 constexpr int64_t kObjectsMax = 100'000;
 // Of followers' calls. To list all is a quarter of the cost of a history when each call does.
 constexpr double kShareListed = 0.2;
 
-absl::Status NotLeader() {
-  return absl::FailedPreconditionError("not_leader: another controller leads");
-}
+absl::Status NotLeader() { return NotLeaderError(std::nullopt); }
 
 absl::StatusOr<v1::Operation> Copy(
     const absl::StatusOr<std::shared_ptr<const v1::Operation>>& operation) {
@@ -71,6 +75,7 @@ struct SimulatedController::Term final : MembershipListener {
 
   void OnWorkerLost(const WorkerRecord& worker, const absl::Status& why) override {
     ports.node.world().Log(ports.node.name(), "loses a worker", worker.name);
+    CheckLost(worker);
     operations.WithAll([name = worker.name, why](RunningOperation& operation) {
       operation.WorkerIsLost(name, why);
     });
@@ -78,11 +83,8 @@ struct SimulatedController::Term final : MembershipListener {
   void OnWorkerReady(const WorkerRecord& /*worker*/) override {}
   void OnGpuProcessLost(const RankName& /*process*/, const absl::Status& /*why*/) override {}
 
-  struct Session {
-    std::shared_ptr<SimulatedStream> stream;
-    std::string worker;
-    uint64_t number = 0;
-  };
+  // One that is heard is not lost.
+  void CheckLost(const WorkerRecord& worker) const;
 
   const Ports& ports;
   const uint64_t epoch;
@@ -101,9 +103,9 @@ struct SimulatedController::Term final : MembershipListener {
   RunningTable<RunningOperation> operations;
   std::map<int, std::shared_ptr<const PlannedReshard>> planned;
   std::set<std::string> cancelled_early;  // before any worker was asked for anything
-  // By the numbers of their streams.
-  std::map<uint64_t, Session> sessions;
-  std::map<uint64_t, std::shared_ptr<SimulatedStream>> calls;
+  SessionTable session_table;
+  std::vector<std::weak_ptr<SimulatedWorkerSession>> sessions;
+  std::map<uint64_t, std::shared_ptr<SimulatedStream>> calls;  // by the numbers of their streams
 };
 
 SimulatedController::Term::Term(const Ports& its_ports, std::shared_ptr<MetadataStore> its_store,
@@ -135,13 +137,35 @@ SimulatedController::Term::Term(const Ports& its_ports, std::shared_ptr<Metadata
                   .clock = ports.node.clock(),
                   .sink = registry,
                   .metrics = metrics,
-                  .epoch = epoch}) {}
+                  .epoch = epoch}),
+      session_table({.registry = workers,
+                     .operations = operations,
+                     .queue = queue,
+                     .clock = ports.node.clock(),
+                     .metrics = metrics,
+                     .epoch = epoch}) {}
 
 SimulatedController::Term::~Term() {
   const absl::Status why = absl::UnavailableError("the controller is stopping");
-  for (const auto& [number, session] : std::exchange(sessions, {})) session.stream->End(1, why);
+  for (const std::weak_ptr<SimulatedWorkerSession>& weak : sessions) {
+    if (const std::shared_ptr<SimulatedWorkerSession> session = weak.lock()) session->Drop(why);
+  }
   for (const auto& [number, stream] : std::exchange(calls, {})) stream->End(1, why);
   tasks.Stop();
+}
+
+void SimulatedController::Term::CheckLost(const WorkerRecord& worker) const {
+  const absl::Duration now = ports.node.clock().Monotonic();
+  for (const std::weak_ptr<SimulatedWorkerSession>& weak : sessions) {
+    const std::shared_ptr<SimulatedWorkerSession> session = weak.lock();
+    if (session == nullptr || !session->is_open() || session->worker() != worker.name) continue;
+    // Another process may have its name.
+    if (session->incarnation() != worker.incarnation) continue;
+    const absl::Duration silent = now - session->heard_at();
+    if (silent > kSilentMax) continue;
+    ports.history.Violated(absl::StrCat("worker ", worker.name, " is lost, and was heard ",
+                                        absl::FormatDuration(silent), " before"));
+  }
 }
 
 // As ReshardService::TakeUp.
@@ -213,55 +237,31 @@ absl::Status SimulatedController::BeginTerm(std::shared_ptr<MetadataStore> store
 
 void SimulatedController::EndTerm() { term_ = nullptr; }
 
-void SimulatedController::AcceptSession(const std::shared_ptr<SimulatedStream>& stream) {
-  if (term_ == nullptr) return stream->End(1, NotLeader());
-  term_->sessions[stream->number()].stream = stream;
-  stream->Hear(1, [this, stream](const absl::Status& /*status*/) {
-    const auto found = term_->sessions.find(stream->number());
-    if (found == term_->sessions.end()) return;
-    const Term::Session session = found->second;
-    term_->sessions.erase(found);
-    term_->workers.StreamEnded(session.worker, session.number);
-    term_->queue.PostAfter(absl::Milliseconds(500), [this, session] {
-      term_->workers.SessionEnded(session.worker, session.number, /*left=*/false);
-    });
-  });
+std::shared_ptr<SimulatedWorkerSession> SimulatedController::AcceptSession(
+    const std::shared_ptr<SimulatedStream>& stream,
+    SimulatedWorkerSession::OnResponse on_response) {
+  if (term_ == nullptr) {
+    stream->End(1, NotLeader());
+    return nullptr;
+  }
+  auto session = std::make_shared<SimulatedWorkerSession>(term_->session_table, stream,
+                                                          std::move(on_response));
+  std::erase_if(term_->sessions, [](const auto& old) { return old.expired(); });
+  term_->sessions.push_back(session);
+  stream->Hear(1, [session](const absl::Status& /*status*/) { session->OnOver(); });
+  return session;
 }
 
-void SimulatedController::Register(const std::shared_ptr<SimulatedStream>& stream,
-                                   const WorkerRecord& worker,
-                                   std::function<void(uint64_t epoch)> registered) {
-  if (term_ == nullptr) return stream->End(1, NotLeader());
-  const absl::StatusOr<uint64_t> session = term_->workers.Register(worker);
-  if (!session.ok()) {
-    term_->sessions.erase(stream->number());
-    return stream->End(1, session.status());
+std::string SimulatedController::MissingWorker() const {
+  if (term_ == nullptr) return "";
+  for (const SimulatedWorker* worker : ports_.workers) {
+    const absl::StatusOr<WorkerRecord> record = term_->workers.Get(worker->name());
+    if (record.ok() && record->state == WorkerState::kReady) continue;
+    return absl::StrCat(
+        worker->name(), " at ", ports_.node.name(), ": ",
+        record.ok() ? std::string(WorkerStateName(record->state)) : record.status().ToString());
   }
-  for (auto it = term_->sessions.begin(); it != term_->sessions.end();) {
-    const bool is_superseded = it->second.worker == worker.name;
-    const std::shared_ptr<SimulatedStream> old = it->second.stream;
-    it = is_superseded ? term_->sessions.erase(it) : std::next(it);
-    if (is_superseded) old->End(1, absl::AbortedError("superseded by another session"));
-  }
-  term_->sessions[stream->number()] = {stream, worker.name, *session};
-  stream->Send(1, "is registered", [registered, epoch = term_->epoch] { registered(epoch); });
-}
-
-void SimulatedController::Hear(const std::shared_ptr<SimulatedStream>& stream, const Beat& beat,
-                               std::function<void(const std::vector<std::string>&)> ended) {
-  if (term_ == nullptr) return;
-  const auto found = term_->sessions.find(stream->number());
-  if (found == term_->sessions.end()) return;
-  WorkerRegistry::Heartbeat heartbeat{.running_operations = beat.running};
-  if (!term_->workers.Beat(beat.worker, found->second.number, heartbeat)) {
-    term_->sessions.erase(found);
-    stream->End(1, absl::AbortedError("this session is over"));
-    return;
-  }
-  if (beat.held.empty()) return;
-  term_->operations.FindEnded(beat.held, [stream, ended](std::vector<std::string> operations) {
-    stream->Send(1, "hears of ended operations", [ended, operations] { ended(operations); });
-  });
+  return "";
 }
 
 void SimulatedController::Execute(const std::shared_ptr<SimulatedStream>& stream,

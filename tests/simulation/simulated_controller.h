@@ -1,11 +1,11 @@
 #pragma once
 
-#include "controller/membership/worker_registry.h"
 #include "controller/store/metadata_store.h"
 #include "crossmesh/v1/operation_service.pb.h"
 #include "tests/simulation/sample_reshards.h"
 #include "tests/simulation/simulated_history.h"
 #include "tests/simulation/simulated_network.h"
+#include "tests/simulation/simulated_session.h"
 
 #include <cstdint>
 #include <functional>
@@ -46,19 +46,15 @@ class SimulatedController {
   // Breaks all calls off; what runs is left as it is. Repeatable.
   void EndTerm();
 
-  // In this process; `stream` is the call, whose end here is its side 1.
-  void AcceptSession(const std::shared_ptr<SimulatedStream>& stream);
-  void Register(const std::shared_ptr<SimulatedStream>& stream, const WorkerRecord& worker,
-                std::function<void(uint64_t epoch)> registered);
-  struct Beat {
-    std::string worker;
-    std::vector<std::string> running;
-    std::vector<std::string> held;
-  };
-  // `ended` is called, in the process of the worker, with operations that it holds and that have
-  // ended.
-  void Hear(const std::shared_ptr<SimulatedStream>& stream, const Beat& beat,
-            std::function<void(const std::vector<std::string>&)> ended);
+  std::string address() const { return ports_.node.name() + ":7400"; }
+
+  // A session of a worker, in this process, as the other end of `stream` has opened it. Null: it is
+  // refused.
+  std::shared_ptr<SimulatedWorkerSession> AcceptSession(
+      const std::shared_ptr<SimulatedStream>& stream,
+      SimulatedWorkerSession::OnResponse on_response);
+  // A worker that should be registered, and ready, and is not; empty: none.
+  std::string MissingWorker() const;
 
   struct Request {
     int reshard = 0;

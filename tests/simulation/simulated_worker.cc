@@ -3,8 +3,10 @@
 #include "common/base/check.h"
 #include "common/event_loop/event_loop.h"
 #include "common/metrics/worker_metrics.h"
-#include "controller/membership/worker_registry.h"
+#include "common/wire/session_protocol.h"
 #include "tests/simulation/simulated_controller.h"
+#include "tests/simulation/simulated_session.h"
+#include "worker/agent/session_agent.h"
 #include "worker/executor/executor.h"
 #include "worker/memory/storage_table.h"
 #include "worker/tasks/execute_call.h"
@@ -75,7 +77,8 @@ class SimulatedWorker::Runner final : public TaskRunner {
 
 // In the order in which memory outlives what could write it.
 struct SimulatedWorker::Process {
-  Process(const Ports& ports, std::vector<DeviceId> devices, EpochFence fence)
+  Process(const Ports& ports, std::vector<DeviceId> devices, EpochFence fence,
+          std::function<void(const absl::Status&)> on_refused)
       : control(MakeLoop(ports.node.clock())),
         data(MakeLoop(ports.node.clock())),
         executor(Executor::Create(*data, {.staging_bytes = kStagingBytes})),
@@ -89,7 +92,8 @@ struct SimulatedWorker::Process {
                .memory = memory,
                .clock = ports.node.clock(),
                .metrics = metrics},
-              std::move(fence)) {
+              std::move(fence)),
+        host(tasks, std::move(on_refused)) {
     CHECK_OK(executor->Attach(transport));
     data->AddSource(transport);
   }
@@ -107,10 +111,8 @@ struct SimulatedWorker::Process {
 
   std::map<StorageKey, uint64_t> generations;  // of destinations, as they were looked at last
   std::optional<absl::Duration> wake;          // for which the node wakes it
-  SimulatedController* controller = nullptr;   // of the session
-  std::shared_ptr<SimulatedStream> session;
-  uint64_t session_epoch = 0;
-  int sessions = 0;
+  SimulatedSessionHost host;
+  std::unique_ptr<SessionAgent> agent;
 };
 
 SimulatedWorker::SimulatedWorker(const Ports& ports, std::string host)
@@ -127,10 +129,12 @@ void SimulatedWorker::Start() {
   EpochFence fence;
   CHECK_OK(fence.Raise(fence_));
   process_ = std::make_unique<Process>(ports_, std::vector<DeviceId>{{host_, 0}, {host_, 1}},
-                                       std::move(fence));
+                                       std::move(fence),
+                                       [this](const absl::Status& why) { OnRefused(why); });
   MakeStorages();
+  process_->agent = MakeAgent();
   ports_.node.After(ports_.node.world().Between(absl::ZeroDuration(), absl::Seconds(1)),
-                    [this] { Connect(); });
+                    [this] { process_->agent->Start(); });
 }
 
 void SimulatedWorker::Kill() {
@@ -257,67 +261,37 @@ std::string SimulatedWorker::Leftovers() {
   return "";
 }
 
-void SimulatedWorker::Connect() {
-  SimulatedController& controller = *controllers_[next_controller_++ % controllers_.size()];
-  ++process_->sessions;
-  process_->controller = &controller;
-  process_->session =
-      ports_.network.Open(ports_.node, controller.node(),
-                          [&controller](const std::shared_ptr<SimulatedStream>& stream) {
-                            controller.AcceptSession(stream);
-                          });
-  process_->session->Hear(0, [this](const absl::Status& /*status*/) { OnSessionEnd(); });
-  Register(controller);
-  // A controller that does not answer is left.
-  ports_.node.After(absl::Seconds(10), [this, number = process_->sessions] {
-    if (process_->sessions != number || process_->session_epoch != 0) return;
-    process_->session->End(0, absl::CancelledError("no answer"));
-    OnSessionEnd();
+std::unique_ptr<SessionAgent> SimulatedWorker::MakeAgent() {
+  SessionAgent::Options options;
+  for (const SimulatedController* controller : controllers_) {
+    options.controllers.push_back(controller->address());
+  }
+  v1::WorkerSessionRequest::Register& registration = options.registration;
+  registration.set_worker(name());
+  registration.set_incarnation(ports_.node.life());
+  registration.set_devices(absl::StrCat(host_, ".0-1"));
+  registration.set_execution_address(address());
+  registration.set_data_address(process_->transport.address());
+  registration.set_protocol(kSessionProtocols.newest);
+  registration.set_oldest_protocol(kSessionProtocols.oldest);
+  options.backoff_seed = ports_.node.world().Pick(1 << 30);
+  auto agent = SessionAgent::Create(
+      {.loop = *process_->control, .host = process_->host, .metrics = process_->metrics},
+      std::move(options),
+      std::make_unique<SimulatedSessionCaller>(ports_.node, ports_.network, controllers_));
+  CHECK_OK(agent);
+  return *std::move(agent);
+}
+
+void SimulatedWorker::OnRefused(const absl::Status& /*why*/) {
+  SimulatedWorld& world = ports_.node.world();
+  world.After(absl::ZeroDuration(), [this, life = ports_.node.life()] {
+    if (ports_.node.life() != life) return;
+    Kill();
+    ports_.node.world().After(absl::Seconds(1), [this, life = ports_.node.life()] {
+      if (ports_.node.life() == life) Start();
+    });
   });
-}
-
-void SimulatedWorker::Register(SimulatedController& controller) {
-  const WorkerRecord record{.name = name(),
-                            .incarnation = static_cast<uint64_t>(ports_.node.life()),
-                            .devices = {{host_, 0}, {host_, 1}},
-                            .execution_address = address(),
-                            .data_address = process_->transport.address()};
-  process_->session->Send(0, "is asked to register a worker",
-                          [&controller, record, stream = process_->session,
-                           registered = [this, number = process_->sessions](uint64_t epoch) {
-                             if (process_->sessions != number) return;
-                             process_->session_epoch = epoch;
-                             Beat();
-                           }] { controller.Register(stream, record, registered); });
-}
-
-void SimulatedWorker::Beat() {
-  const int number = process_->sessions;
-  const auto again = [this, number] {
-    if (process_->sessions == number && process_->session != nullptr) Beat();
-  };
-  process_->tasks.CollectProgress([this, number](const std::vector<TaskTable::Progress>& progress) {
-    if (process_->sessions != number || process_->session == nullptr) return;
-    SimulatedController::Beat beat{.worker = name(),
-                                   .held = process_->tasks.HeldOperations(process_->session_epoch)};
-    for (const TaskTable::Progress& task : progress) beat.running.push_back(task.operation_id);
-    const auto ended =
-        [this, epoch = process_->session_epoch](const std::vector<std::string>& operations) {
-          process_->tasks.GiveUp(operations, epoch);
-        };
-    process_->session->Send(0, "hears a heartbeat",
-                            [controller = process_->controller, stream = process_->session, beat,
-                             ended] { controller->Hear(stream, beat, ended); });
-  });
-  ports_.node.After(WorkerRegistry::kHeartbeatInterval, again);
-}
-
-void SimulatedWorker::OnSessionEnd() {
-  process_->session = nullptr;
-  process_->session_epoch = 0;
-  ++process_->sessions;
-  ports_.node.After(ports_.node.world().Between(absl::Milliseconds(50), absl::Seconds(1)),
-                    [this] { Connect(); });
 }
 
 }  // namespace crossmesh

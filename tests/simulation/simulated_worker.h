@@ -20,6 +20,7 @@
 namespace crossmesh {
 
 class ExecuteCall;
+class SessionAgent;
 class SimulatedController;
 
 // What the two ends of an Execute call are to each other. Only used in the process whose end it is.
@@ -51,7 +52,7 @@ class SimulatedWorker {
 
   SimulatedNode& node() const { return ports_.node; }
   const std::string& name() const { return ports_.node.name(); }
-  std::string address() const { return "at-" + name(); }
+  std::string address() const { return name() + ":7400"; }
 
   void Start();
   void Kill();
@@ -81,18 +82,15 @@ class SimulatedWorker {
   void LookAtDestinations();
   void ScheduleWake();
 
-  // The session with a controller.
-  void Connect();
-  void Register(SimulatedController& controller);
-  void Beat();
-  void OnSessionEnd();
+  std::unique_ptr<SessionAgent> MakeAgent();
+  // The process ends, as another one has its name, and is started again.
+  void OnRefused(const absl::Status& why);
 
   const Ports ports_;
   const std::string host_;
   std::vector<SimulatedController*> controllers_;
   std::function<void()> on_commit_order_;
   uint64_t fence_ = 0;  // as the file has it
-  size_t next_controller_ = 0;
   std::unique_ptr<Process> process_;
 };
 

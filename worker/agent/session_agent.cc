@@ -3,12 +3,9 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/address.h"
-#include "common/rpc/channel.h"
-#include "common/rpc/client_stream.h"
 #include "common/rpc/not_leader.h"
 #include "common/rpc/push_back.h"
 #include "common/wire/time_codec.h"
-#include "crossmesh/v1/worker_service.grpc.pb.h"
 
 #include <algorithm>
 #include <optional>
@@ -23,7 +20,6 @@ namespace {
 // What a controller can ask for is bounded, so that neither a storm nor silence comes of it.
 constexpr absl::Duration kHeartbeatMin = absl::Milliseconds(50);
 constexpr absl::Duration kHeartbeatMax = absl::Seconds(60);
-constexpr absl::Duration kReconnectPauseMax = absl::Seconds(3);
 
 // gRPC tells these cases apart in its texts only.
 ReconnectReason ReasonOf(const absl::Status& status) {
@@ -40,37 +36,8 @@ ReconnectReason ReasonOf(const absl::Status& status) {
 
 }  // namespace
 
-// One call of WorkerSession. It brings what it hears to the loop.
-class SessionAgent::Session final
-    : public ClientBidiStream<v1::WorkerSessionRequest, v1::WorkerSessionResponse> {
- public:
-  Session(SessionAgent& agent, uint64_t number, const std::shared_ptr<grpc::Channel>& channel)
-      : agent_(agent), number_(number), stub_(v1::WorkerService::NewStub(channel)) {}
-
-  static void Open(const std::shared_ptr<Session>& session) {
-    Start(session, [&](grpc::ClientContext* context, Reactor* reactor) {
-      session->stub_->async()->WorkerSession(context, reactor);
-    });
-  }
-
- private:
-  void OnMessage(v1::WorkerSessionResponse response) override {
-    agent_.loop_.Post([&agent = agent_, number = number_, response = std::move(response)] {
-      agent.OnResponse(number, response);
-    });
-  }
-  void OnEnd(const absl::Status& status) override {
-    agent_.loop_.Post([&agent = agent_, number = number_, status] { agent.OnEnd(number, status); });
-  }
-
-  SessionAgent& agent_;
-  const uint64_t number_;
-  const std::unique_ptr<v1::WorkerService::Stub> stub_;
-};
-
-absl::StatusOr<std::unique_ptr<SessionAgent>> SessionAgent::Create(EventLoop& loop, Options options,
-                                                                   SessionHost& host,
-                                                                   WorkerMetrics& metrics) {
+absl::StatusOr<std::unique_ptr<SessionAgent>> SessionAgent::Create(
+    const Ports& ports, Options options, std::unique_ptr<SessionCaller> caller) {
   if (options.controllers.empty()) {
     return absl::InvalidArgumentError("session: expected the address of a controller, found none");
   }
@@ -80,19 +47,18 @@ absl::StatusOr<std::unique_ptr<SessionAgent>> SessionAgent::Create(EventLoop& lo
     addresses.insert(addresses.end(), some.begin(), some.end());
   }
   options.controllers = std::move(addresses);
-  std::unique_ptr<SessionAgent> agent(new SessionAgent(loop, std::move(options), host, metrics));
-  for (const std::string& address : agent->options_.controllers) {
-    RETURN_IF_ERROR(agent->ChannelTo(address).status());
-  }
-  return agent;
+  for (const std::string& address : options.controllers) RETURN_IF_ERROR(caller->Check(address));
+  return std::unique_ptr<SessionAgent>(
+      new SessionAgent(ports, std::move(options), std::move(caller)));
 }
 
-SessionAgent::SessionAgent(EventLoop& loop, Options options, SessionHost& host,
-                           WorkerMetrics& metrics)
-    : loop_(loop),
+SessionAgent::SessionAgent(const Ports& ports, Options options,
+                           std::unique_ptr<SessionCaller> caller)
+    : loop_(ports.loop),
+      host_(ports.host),
+      metrics_(ports.metrics),
       options_(std::move(options)),
-      host_(host),
-      metrics_(metrics),
+      caller_(std::move(caller)),
       backoff_({.max = kReconnectPauseMax}, options_.backoff_seed),
       route_(options_.controllers) {}
 
@@ -100,30 +66,22 @@ SessionAgent::~SessionAgent() = default;
 
 void SessionAgent::Start() { Connect(); }
 
-absl::StatusOr<std::shared_ptr<grpc::Channel>> SessionAgent::ChannelTo(const std::string& address) {
-  std::shared_ptr<grpc::Channel>& channel = channels_[address];
-  if (channel == nullptr) {
-    ASSIGN_OR_RETURN(channel, BuildRpcChannel({.address = address,
-                                               .insecure = options_.insecure,
-                                               .reconnect_pause_max = kReconnectPauseMax,
-                                               .session = true}));
-  }
-  return channel;
-}
-
 void SessionAgent::Connect() {
   controller_ = route_.current();
-  absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = ChannelTo(controller_);
-  if (!channel.ok()) {
+  const uint64_t number = ++session_number_;
+  absl::StatusOr<std::shared_ptr<SessionCall>> session = caller_->Open(
+      controller_,
+      {.on_message = [this, number](const auto& response) { OnResponse(number, response); },
+       .on_end = [this, number](const absl::Status& status) { OnEnd(number, status); }});
+  if (!session.ok()) {
     // One that another controller has named, and that may not be spoken to.
     LogWarning("leader_refused",
-               {{"address", controller_}, {"reason", channel.status().message()}});
-    route_.Ended(controller_, absl::UnavailableError(channel.status().message()));
+               {{"address", controller_}, {"reason", session.status().message()}});
+    route_.Ended(controller_, absl::UnavailableError(session.status().message()));
     timer_ = loop_.RunAfter(backoff_.Next(), [this] { Connect(); });
     return;
   }
-  session_ = std::make_shared<Session>(*this, ++session_number_, *channel);
-  Session::Open(session_);
+  session_ = *std::move(session);
   v1::WorkerSessionRequest request;
   *request.mutable_register_() = options_.registration;
   host_.Refresh(*request.mutable_register_());

@@ -5,9 +5,9 @@
 #include "common/metrics/worker_metrics.h"
 #include "common/rpc/controller_route.h"
 #include "crossmesh/v1/worker_service.pb.h"
+#include "worker/agent/session_call.h"
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,7 +16,6 @@
 #include <absl/functional/any_invocable.h>
 #include <absl/status/status.h>
 #include <absl/time/time.h>
-#include <grpcpp/channel.h>
 
 namespace crossmesh {
 
@@ -48,9 +47,11 @@ class SessionHost {
 // Confined to its loop.
 class SessionAgent {
  public:
+  // Between tries to reach a controller.
+  static constexpr absl::Duration kReconnectPauseMax = absl::Seconds(3);
+
   struct Options {
     std::vector<std::string> controllers;  // each as ParseAddressList, at least one
-    bool insecure = false;
     v1::WorkerSessionRequest::Register registration;
     // A controller that has not answered a registration by then is left.
     absl::Duration register_timeout = absl::Seconds(10);
@@ -63,11 +64,17 @@ class SessionAgent {
     uint64_t backoff_seed = 0;
   };
 
-  // InvalidArgument: no address, or what BuildRpcChannel refuses. All references must outlive the
-  // agent; once started it must have left before it is destroyed.
-  static absl::StatusOr<std::unique_ptr<SessionAgent>> Create(EventLoop& loop, Options options,
-                                                              SessionHost& host,
-                                                              WorkerMetrics& metrics);
+  // All must outlive the agent.
+  struct Ports {
+    EventLoop& loop;
+    SessionHost& host;
+    WorkerMetrics& metrics;
+  };
+
+  // InvalidArgument: no address, or what the caller refuses. Once started, the agent must have left
+  // before it is destroyed, or never hear again of its session.
+  static absl::StatusOr<std::unique_ptr<SessionAgent>> Create(
+      const Ports& ports, Options options, std::unique_ptr<SessionCaller> caller);
   ~SessionAgent();
 
   void Start();
@@ -82,11 +89,8 @@ class SessionAgent {
   bool registered() const { return registered_; }
 
  private:
-  class Session;
+  SessionAgent(const Ports& ports, Options options, std::unique_ptr<SessionCaller> caller);
 
-  SessionAgent(EventLoop& loop, Options options, SessionHost& host, WorkerMetrics& metrics);
-
-  absl::StatusOr<std::shared_ptr<grpc::Channel>> ChannelTo(const std::string& address);
   void Connect();
   // Of the session with this number; what an older one says is ignored.
   void OnResponse(uint64_t session, const v1::WorkerSessionResponse& response);
@@ -99,10 +103,10 @@ class SessionAgent {
   void SetRegistered(bool registered);
 
   EventLoop& loop_;
-  const Options options_;
   SessionHost& host_;
   WorkerMetrics& metrics_;
-  std::map<std::string, std::shared_ptr<grpc::Channel>> channels_;  // to controllers, by address
+  const Options options_;
+  const std::unique_ptr<SessionCaller> caller_;
 
   Backoff backoff_;
   ControllerRoute route_;
@@ -111,7 +115,7 @@ class SessionAgent {
   bool speaks_oldest_ = false;
   std::string controller_;  // of the session, or of the one before
   uint64_t session_number_ = 0;
-  std::shared_ptr<Session> session_;  // null between sessions
+  std::shared_ptr<SessionCall> session_;  // null between sessions
   bool registered_ = false;
   uint64_t epoch_ = 0;  // of the session's controller
   absl::Duration refused_for_;

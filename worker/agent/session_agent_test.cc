@@ -9,6 +9,7 @@
 #include "common/rpc/push_back.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
+#include "worker/agent/grpc_session_caller.h"
 #include "worker/agent/testing/fake_controller.h"
 
 #include <cstdint>
@@ -120,6 +121,11 @@ class SessionAgentTest : public ::testing::Test {
     EXPECT_OK(controller);
     return *std::move(controller);
   }
+  absl::StatusOr<std::unique_ptr<SessionAgent>> Create(SessionAgent::Options options) {
+    return SessionAgent::Create({.loop = *loop_, .host = host_, .metrics = metrics_},
+                                std::move(options),
+                                std::make_unique<GrpcSessionCaller>(*loop_, /*insecure=*/false));
+  }
   void StartAgent(std::vector<std::string> controllers) {
     SessionAgent::Options options{.controllers = std::move(controllers),
                                   .refused_max = absl::Milliseconds(200),
@@ -129,7 +135,7 @@ class SessionAgentTest : public ::testing::Test {
     options.registration.set_incarnation(99);
     options.registration.set_protocol(8);
     options.registration.set_oldest_protocol(7);
-    auto agent = SessionAgent::Create(*loop_, std::move(options), host_, metrics_);
+    auto agent = Create(std::move(options));
     ASSERT_OK(agent);
     agent_ = *std::move(agent);
     loop_->RunAndWait([this] { agent_->Start(); });
@@ -328,9 +334,8 @@ TEST_F(SessionAgentTest, GivesUpWhereItsVersionStaysRefusedAndIsNotToWait) {
 }
 
 TEST_F(SessionAgentTest, NeedsAControllerThatMayBeSpokenTo) {
-  EXPECT_THAT(SessionAgent::Create(*loop_, {}, host_, metrics_),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("controller")));
-  EXPECT_THAT(SessionAgent::Create(*loop_, {.controllers = {"198.51.100.1:7400"}}, host_, metrics_),
+  EXPECT_THAT(Create({}), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("controller")));
+  EXPECT_THAT(Create({.controllers = {"198.51.100.1:7400"}}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("198.51.100.1:7400")));
 }
 
