@@ -6,11 +6,12 @@ import pytest
 import crossmesh
 
 PRELUDE = """
-import os, sys, warnings
+import logging, os, sys, warnings
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"  # whose handlers say that they do nothing
 import crossmesh
 from crossmesh import aio, errors
 
+logging.getLogger("asyncio").setLevel(logging.ERROR)  # how long a callback takes is the machine's affair
 warnings.simplefilter("ignore", DeprecationWarning)  # that it has threads
 warnings.simplefilter("ignore", ResourceWarning)  # what is the parent's is left open by the child
 

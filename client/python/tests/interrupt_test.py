@@ -16,9 +16,11 @@ MESH = "x=2 on node-0.0,node-1.0"
 
 # Sends the signal once the main thread is in a function of that name, and what is said is so, and lets others run.
 PRELUDE = """
-import os, signal, socket, sys, threading, time
+import logging, os, signal, socket, sys, threading, time
 import crossmesh
 from crossmesh import aio, errors
+
+logging.getLogger("asyncio").setLevel(logging.ERROR)  # how long a callback takes is the machine's affair
 
 def interrupted_in(name, call, once=lambda: True):
     main, begun = threading.main_thread().ident, threading.Event()
