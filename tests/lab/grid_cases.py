@@ -14,16 +14,17 @@ RATIOS = (0.5, 1.0)  # communication over computation
 
 @dataclass(frozen=True)
 class Model:
-    """Sizes of a GPT. Its vocabulary is small: what counts here is blocks."""
+    """Sizes of a GPT. Its vocabulary is small: what counts here is blocks; 0: it has neither embedding nor logits."""
 
     layers: int = 1
     hidden: int = 1024
     batch: int = 16
     sequence: int = 256
+    vocabulary: int = 64
 
     def flags(self) -> list[str]:
-        sizes = {"layers": self.layers, "hidden": self.hidden, "heads": 8, "vocabulary": 64, "batch": self.batch,
-                 "sequence": self.sequence}
+        sizes = {"layers": self.layers, "hidden": self.hidden, "heads": 8, "vocabulary": self.vocabulary,
+                 "batch": self.batch, "sequence": self.sequence}
         return [word for name, size in sizes.items() for word in (f"--{name}", str(size))]
 
 

@@ -2,7 +2,7 @@
 
 import pathlib
 import statistics
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cluster import Cluster
 from grid_cases import EIGHT, OVERLAPS, RATE, RATIOS, GridCase, TuneCase, derived_bytes, families, overlapped, settings
@@ -10,7 +10,7 @@ from network import Host, Network, Nic
 from raw_stream import RawStream
 
 ITERATIONS = 2  # of a rehearsal
-PARTS_BESIDE = ("norm", "loss")  # of names of transfers that the equations leave out
+PARTS_BESIDE = ("norm", "logits", "loss", "vectors")  # of names of transfers that the equations of blocks leave out
 
 
 @dataclass
@@ -22,9 +22,9 @@ class GridRun:
     has_stages: bool = False
     predicted: float = 0
     exposed: float = 0  # as predicted
-    sent: float = 0  # by the cost model's equations, of a device
+    sent: float = 0  # by the cost model's equations of blocks, of a device
     derived: float = 0  # by the equations of the families
-    beside: float = 0  # of what these leave out, as planned, of a device: norms, loss
+    beside: float = 0  # of what these leave out, as planned, of a device: logits, vectors, norms, loss
     measured: list[float] = field(default_factory=list)  # iterations of all rounds
     counted: list[dict[str, float]] = field(default_factory=list)  # by round, then host: over what a raw stream has
     errors: list[str] = field(default_factory=list)
@@ -100,7 +100,9 @@ def rehearse(cluster: Cluster, case: GridCase, stream: RawStream, run: GridRun) 
 
 
 def sent_bytes(cluster: Cluster, case: GridCase) -> float:
-    return sum(axis["sent_bytes"] for axis in explained(cluster, case)["axes"].values())
+    """By blocks alone: where there are stages, only the last one has logits."""
+    blocks = replace(case, model=replace(case.model, vocabulary=0))
+    return sum(axis["sent_bytes"] for axis in explained(cluster, blocks)["axes"].values())
 
 
 def measure_grids(programs: pathlib.Path, stream: RawStream, rounds: int, only: tuple[str, ...]) -> GridResults:
