@@ -19,6 +19,12 @@ ROOT, BUILD = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
 PYTHON = ROOT / ".python/bin/python"
 
 
+def blocks(page: str, heading: str) -> list[str]:
+    """Of Python, below the heading."""
+    below = (ROOT / page).read_text(encoding="utf-8").split(heading, 1)[1]
+    return re.findall(r"^```python\n(.*?)^```$", below, re.MULTILINE | re.DOTALL)
+
+
 class WheelTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -44,16 +50,13 @@ class WheelTest(unittest.TestCase):
         self.assertIn("Every element of all", self.run_python(*command.split()))
 
     def test_the_first_plan_runs(self):
-        page = (ROOT / "docs/python.md").read_text(encoding="utf-8")
-        code = page.split("## A first plan", 1)[1].split("```python\n", 1)[1].split("```", 1)[0]
-        self.assertRegex(self.run_python("-c", code), r"\d")
+        self.assertRegex(self.run_python("-c", blocks("docs/python.md", "## A first plan")[0]), r"\d")
 
     def test_the_blocks_about_clusters_run(self):
-        section = (ROOT / "docs/python.md").read_text(encoding="utf-8").split("## A cluster's clients", 1)[1]
-        blocks = [re.sub("^    ", "", block, flags=re.MULTILINE)
-                  for block in re.findall(r"(?:^    .*\n|^\n)+", section, re.MULTILINE) if "import crossmesh" in block]
-        self.assertTrue(blocks)
-        for block in blocks:
+        about = [*blocks("README.md", "## Quick start"), *blocks("docs/python.md", "## A cluster's clients")]
+        about = [block for block in about if "local_cluster" in block and "torch" not in block]
+        self.assertGreater(len(about), 2)
+        for block in about:
             self.run_python("-c", block)
 
     def test_what_calls_the_driver_for_memory_of_gpus_is_in_it(self):
