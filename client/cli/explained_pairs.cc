@@ -20,7 +20,7 @@ std::vector<NamedDerivation> BaselinesOf(const PairSearch& search) {
     NamedDerivation& entry = named.emplace_back();
     entry.name = std::string(RedistributionBaselineName(baseline));
     absl::StatusOr<Derivation> derivation =
-        PlanBaseline(baseline, search.request, search.options.cost);
+        PlanBaseline(baseline, search.request, search.options.cost, search.options.staging);
     if (derivation.ok()) {
       entry.derivation = *std::move(derivation);
     } else {

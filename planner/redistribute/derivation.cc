@@ -40,6 +40,14 @@ Derivation::Derivation(std::shared_ptr<const TypeSpace> space,
   bound_bytes_ = neediest.missing_elements * space_->item_bytes();
 }
 
+Derivation Derivation::WithStaging(StepStaging staging) const {
+  Derivation other = *this;
+  for (RedistributionStep& step : other.steps_) {
+    if (step.kind != StepKind::kSlice) step.live_bytes += staging.bytes;
+  }
+  return other;
+}
+
 int64_t Derivation::bytes() const {
   int64_t bytes = 0;
   for (const RedistributionStep& step : steps_) bytes += step.bytes_received;

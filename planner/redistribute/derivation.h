@@ -33,6 +33,9 @@ class Derivation {
     return other;
   }
 
+  // With what an executor declares beside in and out, of steps that have been made without.
+  Derivation WithStaging(StepStaging staging) const;
+
   const TypeSpace& space() const { return *space_; }
   const std::vector<RedistributionStep>& steps() const { return steps_; }
   DerivationOrigin origin() const { return origin_; }

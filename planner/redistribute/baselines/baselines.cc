@@ -78,10 +78,10 @@ absl::string_view RedistributionBaselineName(RedistributionBaseline baseline) {
 
 absl::StatusOr<Derivation> PlanBaseline(RedistributionBaseline baseline,
                                         const RedistributionRequest& request,
-                                        const CollectiveCost& cost) {
+                                        const CollectiveCost& cost, StepStaging staging) {
   RETURN_IF_ERROR(Validate(request));
   std::optional<Derivation> derivation = PlanBy(baseline, request, cost);
-  if (derivation.has_value()) return *std::move(derivation);
+  if (derivation.has_value()) return derivation->WithStaging(staging);
   return absl::UnimplementedError(absl::StrCat(
       "baseline ", RedistributionBaselineName(baseline),
       ": expected layouts that it knows, found lengths that do not divide, parts of axes, axes "

@@ -3,6 +3,7 @@
 #include "planner/redistribute/collective_cost.h"
 #include "planner/redistribute/derivation.h"
 #include "planner/redistribute/redistribution_request.h"
+#include "planner/redistribute/step.h"
 
 #include <span>
 
@@ -31,6 +32,6 @@ absl::string_view RedistributionBaselineName(RedistributionBaseline baseline);
 // partial sums. Cost: kOneAxis the layouts of the axes, others the steps squared.
 absl::StatusOr<Derivation> PlanBaseline(RedistributionBaseline baseline,
                                         const RedistributionRequest& request,
-                                        const CollectiveCost& cost = {});
+                                        const CollectiveCost& cost = {}, StepStaging staging = {});
 
 }  // namespace crossmesh

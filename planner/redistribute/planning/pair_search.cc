@@ -76,8 +76,7 @@ void AllowSums(const RedistributionInputs& inputs, DataType type, PairSearch& se
 constexpr size_t kMethodAxesMax = 4;
 
 bool Fits(const Derivation& derivation, const RedistributionOptions& options) {
-  return derivation.peak_live_bytes() + options.staging.bytes <=
-             options.live_bytes_max.value_or(INT64_MAX) &&
+  return derivation.peak_live_bytes() <= options.live_bytes_max.value_or(INT64_MAX) &&
          derivation.peak_local_bytes() <= options.local_bytes_max.value_or(INT64_MAX);
 }
 
@@ -90,7 +89,8 @@ Derivation BestWithMethods(const PairSearch& search, Derivation best) {
                : derivation.seconds();
   };
   for (const RedistributionBaseline method : kRedistributionBaselines) {
-    const absl::StatusOr<Derivation> other = PlanBaseline(method, search.request, options.cost);
+    const absl::StatusOr<Derivation> other =
+        PlanBaseline(method, search.request, options.cost, options.staging);
     if (!other.ok() || !Fits(*other, options) || cost_of(*other) >= cost_of(best)) continue;
     best = other->WithOrigin(DerivationOrigin::kBudget);
   }
@@ -101,8 +101,9 @@ Derivation BestWithMethods(const PairSearch& search, Derivation best) {
 
 absl::StatusOr<Derivation> PairSearch::Find() const {
   if (method.has_value()) {
-    ASSIGN_OR_RETURN(Derivation derivation, PlanBaseline(*method, request, options.cost));
-    RETURN_IF_ERROR(ProveDerivation(derivation));
+    ASSIGN_OR_RETURN(Derivation derivation,
+                     PlanBaseline(*method, request, options.cost, options.staging));
+    RETURN_IF_ERROR(ProveDerivation(derivation, {.staging = options.staging}));
     return derivation;
   }
   ASSIGN_OR_RETURN(RedistributionResult result, SearchRedistribution(request, options));

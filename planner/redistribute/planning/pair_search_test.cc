@@ -42,8 +42,8 @@ ReshardRequest RequestOfPair(const SlowPair& pair, int64_t bytes_per_second) {
 
 // Of 500 pairs by chance those whose search ended by its budget with more than one axis at a time
 // takes.
-TEST(PairSearchTest, WhatTheBudgetEndsTakesNoLongerThanAMethodOfTheLiterature) {
-  const SlowPair pairs[] = {
+std::vector<SlowPair> SlowPairs() {
+  return {
       {"x=2,y=2,z=2,w=2 on a.0-7,b.0-7", *Shape::Create({{768, 96, 384}}), "[x, -, y*z]",
        "[z, -, y*w]"},
       {"x=2,y=2,z=2,w=2 on a.0-7,b.0-7",
@@ -56,7 +56,10 @@ TEST(PairSearchTest, WhatTheBudgetEndsTakesNoLongerThanAMethodOfTheLiterature) {
       {"x=2,y=2,z=2,w=2 on a.0-7,b.0-7", *Shape::Create({{192, 48, 192}}), "[x*w, z, -]",
        "[w*z, -, y]"},
   };
-  for (const SlowPair& pair : pairs) {
+}
+
+TEST(PairSearchTest, WhatTheBudgetEndsTakesNoLongerThanAMethodOfTheLiterature) {
+  for (const SlowPair& pair : SlowPairs()) {
     const ReshardRequest request = RequestOfPair(pair, 2'000'000'000);
     ASSERT_OK_AND_ASSIGN(const PairSearches searches, PairSearches::Create(request));
     ASSERT_OK_AND_ASSIGN(PairSearch search, searches.Of(0));
@@ -70,6 +73,25 @@ TEST(PairSearchTest, WhatTheBudgetEndsTakesNoLongerThanAMethodOfTheLiterature) {
     const absl::StatusOr<Derivation> limited = search.Find();
     if (limited.ok()) EXPECT_LT(limited->peak_live_bytes(), by_axes.peak_live_bytes());
   }
+}
+
+TEST(PairSearchTest, WhatAMethodFindsHasTheStagingThatIsDeclared) {
+  constexpr int64_t kStaging = 1000;
+  int64_t by_axes = 0;  // what the search gives way to
+  for (const SlowPair& pair : SlowPairs()) {
+    const ReshardRequest request = RequestOfPair(pair, 2'000'000'000);
+    ASSERT_OK_AND_ASSIGN(const PairSearches searches, PairSearches::Create(request));
+    ASSERT_OK_AND_ASSIGN(PairSearch search, searches.Of(0));
+    search.method = RedistributionBaseline::kOneAxis;
+    ASSERT_OK_AND_ASSIGN(const Derivation without, search.Find());
+    search.options.staging.bytes = kStaging;
+    ASSERT_OK_AND_ASSIGN(const Derivation with, search.Find());
+    EXPECT_EQ(with.peak_live_bytes(), without.peak_live_bytes() + kStaging);
+    search.method.reset();
+    ASSERT_OK_AND_ASSIGN(const Derivation found, search.Find());
+    by_axes += found.seconds() == with.seconds() ? 1 : 0;
+  }
+  EXPECT_GT(by_axes, 0);
 }
 
 }  // namespace
