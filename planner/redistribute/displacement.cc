@@ -3,7 +3,10 @@
 #include "planner/redistribute/sub_axis.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
+#include <numeric>
 
 namespace crossmesh {
 namespace {
@@ -19,7 +22,7 @@ DisplacementCount::DisplacementCount(const SearchSpace& space) : space_(space) {
       if (std::ranges::find(primes_, prime) == primes_.end()) primes_.push_back(prime);
     }
   }
-  for (const int64_t prime : primes_) prime_bits_.push_back(std::log2(static_cast<double>(prime)));
+  dimensions_.resize(space.types().shape().rank());
   wanted_cuts_.resize(space.types().shape().rank() * primes_.size(), 0);
   for (int atom = 0; atom < space.atoms(); ++atom) {
     stray_bits_.push_back(kStrayShare * std::log2(static_cast<double>(space.size(atom))));
@@ -28,6 +31,9 @@ DisplacementCount::DisplacementCount(const SearchSpace& space) : space_(space) {
     goals_.push_back({.code = goal, .size = space.size(atom)});
     for (size_t digit = 0; goal >= kFirstDigit && digit < in_whose_way_.size(); ++digit) {
       in_whose_way_[digit][atom] = space.conflicts(goal - kFirstDigit)[digit];
+    }
+    if (goal >= kFirstDigit) {
+      dimensions_[space.digits()[goal - kFirstDigit].dimension].wanted *= space.size(atom);
     }
     for (size_t prime = 0; prime < primes_.size(); ++prime) {
       const auto exponent = static_cast<int16_t>(std::ranges::count(factors, primes_[prime]));
@@ -43,7 +49,35 @@ Displacement DisplacementCount::Of(const PackedType& type) {
   Displacement counted;
   CountPlaces(type, counted);
   CountMissingCuts(type, counted);
+  counted.disorder += MissingBits(type);
   return counted;
+}
+
+double DisplacementCount::MissingBits(const PackedType& type) {
+  std::array<uint8_t, kSearchAtomsMax> cuts;
+  size_t count = 0;
+  for (int atom = 0; atom < space_.atoms(); ++atom) {
+    if (type[atom] >= kFirstDigit) cuts[count++] = type[atom];
+  }
+  // Digits are numbered by dimension, the most major first.
+  std::sort(cuts.begin(), cuts.begin() + static_cast<std::ptrdiff_t>(count));
+  for (size_t d = 0; d < dimensions_.size(); ++d) {
+    dimensions_[d].parts = 1;
+    dimensions_[d].low = space_.types().shape()[static_cast<int>(d)];
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const Digit& digit = space_.digits()[cuts[i] - kFirstDigit];
+    CutDimension& dimension = dimensions_[digit.dimension];
+    if (digit.stride * digit.size != dimension.low) continue;
+    dimension.low = digit.stride;
+    dimension.parts *= digit.size;
+  }
+  double bits = 0;
+  for (const CutDimension& dimension : dimensions_) {
+    const int64_t missing = dimension.wanted / std::gcd(dimension.wanted, dimension.parts);
+    if (missing > 1) bits += std::log2(static_cast<double>(missing));
+  }
+  return bits;
 }
 
 void DisplacementCount::CountPlaces(const PackedType& type, Displacement& counted) const {
@@ -86,7 +120,6 @@ void DisplacementCount::CountMissingCuts(const PackedType& type, Displacement& c
     int missing = 0;
     for (size_t i = prime; i < left_.size(); i += primes) missing += std::max<int>(left_[i], 0);
     if (missing == 0) continue;
-    counted.disorder += missing * prime_bits_[prime];
     int replicated = 0;
     for (int atom = 0; atom < space_.atoms(); ++atom) {
       if (type[atom] == kReplicatedCode) replicated += exponents_[atom * primes + prime];

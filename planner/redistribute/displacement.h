@@ -18,8 +18,9 @@ struct Displacement {
   int64_t bystanders = 1;    // strays that are neither
   int64_t missing_cuts = 1;  // what dimensions are cut too little
   int64_t missing_beyond = 1;  // the same, beyond what replicated atoms can cut
-  // How far it is, for a search in haste: 0 only at the destination. Bits of missing_cuts, and a
-  // share of those of atoms that do not cut where they are wanted.
+  // How far it is, for a search in haste: bits of what dimensions are cut too little from their
+  // tops on, since no permute brings what lies below a hole into its place; and a share of those of
+  // atoms that do not cut where they are wanted.
   double disorder = 0;
 };
 
@@ -33,6 +34,7 @@ class DisplacementCount {
  private:
   void CountPlaces(const PackedType& type, Displacement& counted) const;
   void CountMissingCuts(const PackedType& type, Displacement& counted);
+  double MissingBits(const PackedType& type);
 
   // Of an atom at the destination.
   struct Goal {
@@ -44,11 +46,17 @@ class DisplacementCount {
   std::vector<Goal> goals_;            // [atom]
   std::vector<AtomSet> in_whose_way_;  // [digit]: atoms that are wanted at one it conflicts with
   std::vector<int64_t> primes_;
-  std::vector<double> prime_bits_;
   std::vector<double> stray_bits_;    // [atom]
   std::vector<int16_t> exponents_;    // [atom][prime]
   std::vector<int16_t> wanted_cuts_;  // [dimension][prime]
   std::vector<int16_t> left_;         // of wanted_cuts_
+  // By dimension: into how many parts it is wanted to be cut, or is from its top on.
+  struct CutDimension {
+    int64_t wanted = 1;
+    int64_t parts = 1;
+    int64_t low = 1;  // the stride below which nothing has been found next to that
+  };
+  std::vector<CutDimension> dimensions_;
 };
 
 }  // namespace crossmesh

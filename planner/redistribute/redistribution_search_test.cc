@@ -10,9 +10,7 @@
 #include "planner/redistribute/testing/redistribution_vectors.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <iterator>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -167,10 +165,9 @@ TEST(RedistributionSearchTest, OnLargeMeshesMostSearchesByTimeEndWithinTheBudget
 }
 
 // Requests whose search the budget ended with up to 2.22 times the bytes of the best path known.
-TEST(RedistributionSearchTest, WhatTheBudgetEndsIsNearTheBestThatIsKnown) {
+TEST(RedistributionSearchTest, WhatTheBudgetEndsIsTheBestThatIsKnown) {
   const std::pair<uint64_t, int64_t> best_bytes[] = {
       {30, 2816}, {96, 32064}, {118, 112896}, {159, 92672}};
-  double logarithms = 0;
   for (const auto& [seed, bytes] : best_bytes) {
     const RedistributionRequest request = RandomRedistribution(seed, kLarge);
     const TypeSpace space(request, NeededAtoms(request));
@@ -181,12 +178,8 @@ TEST(RedistributionSearchTest, WhatTheBudgetEndsIsNearTheBestThatIsKnown) {
                               .local_bytes_max = std::max(space.LocalBytes(space.source()),
                                                           space.LocalBytes(space.destination())),
                               .relay = false}));
-    const double ratio =
-        static_cast<double>(result.derivation.bytes()) / static_cast<double>(bytes);
-    EXPECT_LE(ratio, 1.19) << "seed " << seed;
-    logarithms += std::log(ratio);
+    EXPECT_LE(result.derivation.bytes(), bytes) << "seed " << seed;
   }
-  EXPECT_LE(std::exp(logarithms / std::ssize(best_bytes)), 1.08);
 }
 
 TEST(RedistributionSearchTest, ADimensionThatDoesNotDivideAndStaysIsLeftAlone) {
