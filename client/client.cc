@@ -8,11 +8,13 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/address.h"
 #include "common/rpc/deadline.h"
+#include "common/rpc/push_back.h"
 #include "common/rpc/server.h"
 #include "common/rpc/status_codec.h"
 #include "common/wire/tensor_codec.h"
 
 #include <algorithm>
+#include <optional>
 #include <random>
 
 #include <absl/strings/str_cat.h>
@@ -91,11 +93,16 @@ Backoff Client::NewBackoff() const {
 absl::Status Client::Retry(absl::FunctionRef<absl::Status(Stubs&)> attempt) const {
   const RealClock clock;
   const absl::Duration until = clock.Monotonic() + *options_.retry_for;
-  Backoff backoff = NewBackoff();
+  // A seed from the system costs a tenth of what a short call does: taken where it is needed.
+  std::optional<Backoff> backoff;
   while (true) {
     const absl::Status status = Explain(controllers_->Call(attempt));
-    const absl::Duration pause = backoff.Next();
-    if (!absl::IsUnavailable(status) || clock.Monotonic() + pause >= until) return status;
+    if (status.ok()) return status;
+    if (!backoff.has_value()) backoff.emplace(NewBackoff());
+    const std::optional<absl::Duration> push_back = PushBackOf(status);
+    const absl::Duration pause = push_back.value_or(backoff->Next());
+    const bool may_repeat = absl::IsUnavailable(status) || push_back.has_value();
+    if (!may_repeat || clock.Monotonic() + pause >= until) return status;
     Pause(pause);
   }
 }

@@ -1,6 +1,7 @@
 #include "client/client.h"
 
 #include "client/testing/answers.h"
+#include "common/rpc/push_back.h"
 #include "common/rpc/server.h"
 #include "common/rpc/server_streams.h"
 #include "common/testing/status_matchers.h"
@@ -166,6 +167,11 @@ class BrittleMeshes final : public v1::MeshService::CallbackService {
     if (request->name() == "late" && calls < 3) {
       return Answer(context, absl::UnavailableError("not yet"));
     }
+    if (request->name() == "busy" && calls < 3) {
+      return Answer(context,
+                    WithPushBack(absl::ResourceExhaustedError("too many"), absl::Milliseconds(10)));
+    }
+    if (request->name() == "full") return Answer(context, absl::ResourceExhaustedError("full"));
     response->mutable_mesh()->set_name(request->name());
     return Answer(context);
   }
@@ -347,6 +353,17 @@ TEST_F(ClientTest, ACallIsMadeAgainWhileTheControllerIsUnavailable) {
   ASSERT_OK_AND_ASSIGN(const v1::GetMeshResponse response, client_->GetMesh("late"));
   EXPECT_EQ(response.mesh().name(), "late");
   EXPECT_EQ(meshes_.calls, 3);
+}
+
+TEST_F(ClientTest, ACallIsMadeAgainWhenItWasTold) {
+  ASSERT_OK_AND_ASSIGN(const v1::GetMeshResponse response, client_->GetMesh("busy"));
+  EXPECT_EQ(response.mesh().name(), "busy");
+  EXPECT_EQ(meshes_.calls, 3);
+}
+
+TEST_F(ClientTest, ARefusalWithoutATimeIsReturnedAtOnce) {
+  EXPECT_THAT(client_->GetMesh("full"), StatusIs(absl::StatusCode::kResourceExhausted, "full"));
+  EXPECT_EQ(meshes_.calls, 1);
 }
 
 TEST_F(ClientTest, ACancelNobodyAskedForIsUnavailable) {

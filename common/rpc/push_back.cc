@@ -18,18 +18,23 @@ constexpr absl::Duration kRetryAfterMax = absl::Minutes(1);
 
 }  // namespace
 
-absl::Status PushBackError(absl::string_view message, absl::Duration retry_after) {
+absl::Status WithPushBack(const absl::Status& status, absl::Duration retry_after) {
   const int64_t milliseconds =
       absl::ToInt64Milliseconds(absl::Ceil(retry_after, absl::Milliseconds(1)));
-  absl::Status status = absl::UnavailableError(absl::StrCat(
-      message, "; try again in ", absl::FormatDuration(absl::Milliseconds(milliseconds))));
-  SetErrorReason(status, kPushedBack);
-  SetErrorDetail(status, kRetryAfterMs, absl::StrCat(milliseconds));
-  return status;
+  absl::Status pushed(status.code(),
+                      absl::StrCat(status.message(), "; try again in ",
+                                   absl::FormatDuration(absl::Milliseconds(milliseconds))));
+  SetErrorReason(pushed, kPushedBack);
+  SetErrorDetail(pushed, kRetryAfterMs, absl::StrCat(milliseconds));
+  return pushed;
+}
+
+absl::Status PushBackError(absl::string_view message, absl::Duration retry_after) {
+  return WithPushBack(absl::UnavailableError(message), retry_after);
 }
 
 std::optional<absl::Duration> PushBackOf(const absl::Status& status) {
-  if (!absl::IsUnavailable(status) || ErrorReasonOf(status) != kPushedBack) return std::nullopt;
+  if (ErrorReasonOf(status) != kPushedBack) return std::nullopt;
   const std::optional<std::string> text = ErrorDetailOf(status, kRetryAfterMs);
   int64_t milliseconds = 0;
   if (!text.has_value() || !absl::SimpleAtoi(*text, &milliseconds)) return std::nullopt;

@@ -8,8 +8,11 @@
 
 namespace crossmesh {
 
-// What a server answers that has too much to do: Unavailable, with when the caller is to try again,
-// in its google.rpc.ErrorInfo (reason PUSHED_BACK, metadata "retry_after_ms").
+// The same error with when the caller is to try again: in its message, and in its
+// google.rpc.ErrorInfo (reason PUSHED_BACK, metadata "retry_after_ms").
+absl::Status WithPushBack(const absl::Status& status, absl::Duration retry_after);
+
+// What a server answers that has too much to do for now: Unavailable, with push-back.
 absl::Status PushBackError(absl::string_view message, absl::Duration retry_after);
 
 // The time that such an error names, from 0 to a minute; nothing of others.

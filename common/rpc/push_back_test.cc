@@ -2,6 +2,7 @@
 
 #include "common/rpc/error_details.h"
 #include "common/rpc/not_leader.h"
+#include "common/testing/status_matchers.h"
 
 #include <optional>
 
@@ -15,6 +16,14 @@ TEST(PushBackTest, WhatIsSaidIsHeardToTheMillisecondAbove) {
   const absl::Status said = PushBackError("worker w: too many", absl::Microseconds(1500));
   EXPECT_EQ(PushBackOf(said), absl::Milliseconds(2));
   EXPECT_THAT(std::string(said.message()), testing::HasSubstr("try again in 2ms"));
+}
+
+TEST(PushBackTest, AnErrorKeepsItsCodeAndWhatItSays) {
+  const absl::Status said =
+      WithPushBack(absl::ResourceExhaustedError("planner: too many"), absl::Seconds(2));
+  EXPECT_THAT(said,
+              StatusIs(absl::StatusCode::kResourceExhausted, "planner: too many; try again in 2s"));
+  EXPECT_EQ(PushBackOf(said), absl::Seconds(2));
 }
 
 TEST(PushBackTest, WhatAStrangerSaysIsBounded) {

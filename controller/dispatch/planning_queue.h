@@ -5,6 +5,7 @@
 
 #include <absl/functional/any_invocable.h>
 #include <absl/status/status.h>
+#include <absl/time/time.h>
 
 namespace crossmesh {
 
@@ -26,6 +27,9 @@ class PlanningQueue {
   // A request that is not taken is told so before this returns: ResourceExhausted when too many
   // wait, Unavailable when the queue has stopped.
   virtual void Post(PlanningRequest request) = 0;
+
+  // How long the request had waited that got its turn last; zero before the first.
+  virtual absl::Duration last_wait() const = 0;
 };
 
 // About how long a reshard takes to plan, in some tenths of a microsecond: every tensor may have

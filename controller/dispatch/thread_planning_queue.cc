@@ -39,6 +39,11 @@ void ThreadPlanningQueue::Post(PlanningRequest request) {
   changed_.Signal();
 }
 
+absl::Duration ThreadPlanningQueue::last_wait() const {
+  const MutexLock lock(mutex_);
+  return last_wait_;
+}
+
 void ThreadPlanningQueue::Stop() {
   std::vector<PlanningOrder::Waiting> left;
   {
@@ -54,7 +59,6 @@ void ThreadPlanningQueue::Stop() {
 
 void ThreadPlanningQueue::Run() {
   while (std::optional<PlanningOrder::Waiting> next = Next()) {
-    metrics_.PlanWaited(clock_.Monotonic() - next->since);
     next->request.work(absl::OkStatus());
     if (!next->is_long()) continue;
     const MutexLock lock(mutex_);
@@ -67,6 +71,8 @@ std::optional<PlanningOrder::Waiting> ThreadPlanningQueue::Next() {
   while (!stopped_) {
     if (auto next = order_.Next(long_running_ < long_max_)) {
       if (next->is_long()) ++long_running_;
+      last_wait_ = clock_.Monotonic() - next->since;
+      metrics_.PlanWaited(last_wait_);
       metrics_.SetPlansWaiting(order_.size());
       return next;
     }

@@ -9,6 +9,8 @@
 #include <optional>
 #include <vector>
 
+#include <absl/time/time.h>
+
 namespace crossmesh {
 
 class ControllerMetrics;
@@ -26,6 +28,7 @@ class ThreadPlanningQueue final : public PlanningQueue {
   ~ThreadPlanningQueue() override { Stop(); }
 
   void Post(PlanningRequest request) override;
+  absl::Duration last_wait() const override;
 
   // Waits for requests that run; tells the others that there is no turn for them. Repeatable. Not
   // to be called by a request.
@@ -40,10 +43,11 @@ class ThreadPlanningQueue final : public PlanningQueue {
   const Clock& clock_;
   ControllerMetrics& metrics_;
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar changed_;
   PlanningOrder order_ ABSL_GUARDED_BY(mutex_);
   int long_running_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Duration last_wait_ ABSL_GUARDED_BY(mutex_);
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<Thread> threads_;  // last, since they use the others
 };

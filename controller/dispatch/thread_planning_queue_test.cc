@@ -1,5 +1,6 @@
 #include "controller/dispatch/thread_planning_queue.h"
 
+#include "common/base/fake_clock.h"
 #include "common/base/mutex.h"
 #include "common/metrics/controller_metrics.h"
 #include "common/testing/status_matchers.h"
@@ -93,6 +94,23 @@ TEST_F(ThreadPlanningQueueTest, AJobForWhichThereIsNoPlaceIsToldSo) {
   queue.Post({.client = "a", .cost = kLongWork, .work = [&](const absl::Status& t) { told = t; }});
   EXPECT_THAT(told, StatusIs(absl::StatusCode::kResourceExhausted));
   gate.Open();
+}
+
+TEST_F(ThreadPlanningQueueTest, TellsHowLongTheOneHadWaitedThatGotItsTurnLast) {
+  Gate gate;
+  FakeClock clock;
+  ThreadPlanningQueue queue(2, clock, metrics_);
+  EXPECT_EQ(queue.last_wait(), absl::ZeroDuration());
+  PostAndHold(queue, gate, kLongWork);
+  Gate done;
+  queue.Post({.client = "a", .cost = kLongWork, .work = [&](const absl::Status& /*turn*/) {
+                EXPECT_EQ(queue.last_wait(), absl::Seconds(3));
+                done.Open();
+              }});
+  clock.Advance(absl::Seconds(3));
+  EXPECT_EQ(queue.last_wait(), absl::ZeroDuration());
+  gate.Open();
+  done.Wait();
 }
 
 TEST(ThreadPlanningQueueThreads, AreAtLeastTwoAndAsManyAsProcessorsUpToALimit) {

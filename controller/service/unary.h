@@ -33,15 +33,19 @@ inline grpc::ServerUnaryReactor* Serve(grpc::CallbackServerContext* context,
   return Answer(context, size.ok() ? handler() : size);
 }
 
+// What a call is answered that had no turn. One that finds too many waiting is told to come again
+// after about the time that these wait.
+absl::Status WithoutTurn(const absl::Status& turn, const PlanningQueue& planners);
+
 // Serves a unary call by `handler` on a planner's thread. It ends the call by its argument, then or
-// later. `cost` is as PlanningCost counts. What PlanningQueue says when there is no turn.
+// later. `cost` is as PlanningCost counts. WithoutTurn when there is no turn.
 inline grpc::ServerUnaryReactor* ServeAtPlanner(
     grpc::CallbackServerContext* context, PlanningQueue& planners, int64_t cost,
     absl::AnyInvocable<void(std::function<void(const absl::Status&)>)> handler) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  auto work = [reactor, handler = std::move(handler)](const absl::Status& turn) mutable {
+  auto work = [reactor, &planners, handler = std::move(handler)](const absl::Status& turn) mutable {
     const auto end = [reactor](const absl::Status& s) { reactor->Finish(ToGrpcStatus(s)); };
-    turn.ok() ? handler(end) : end(turn);
+    turn.ok() ? handler(end) : end(WithoutTurn(turn, planners));
   };
   planners.Post({.client = context->peer(), .cost = cost, .work = std::move(work)});
   return reactor;

@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/thread.h"
+#include "common/daemon/descriptor_limit.h"
 #include "common/mesh/manifest.h"
 #include "common/testing/temporary_folder.h"
 #include "common/wire/tensor_codec.h"
@@ -15,6 +16,7 @@
 #include "controller/store/memory_store.h"
 #include "controller/store/sqlite/sqlite_store.h"
 #include "controller/testing/fake_worker.h"
+#include "tests/benchmark/plan_overload.h"
 #include "tests/live/chain_pipeline.h"
 
 #include <algorithm>
@@ -43,7 +45,8 @@ struct Options {
   int rounds = 3;
   int workers = 256;
   int dispatches = 50;
-  int clients = 400;  // of the overload
+  int clients = 400;    // of the overload
+  double overload = 3;  // so many times the rate of new plans
   double seconds = 10;
 };
 
@@ -78,8 +81,10 @@ nlohmann::json QuantilesOf(std::vector<double> seconds) {
 class Service {
  public:
   explicit Service(std::shared_ptr<MetadataStore> store, int workers) {
-    absl::StatusOr<std::unique_ptr<Controller>> controller = Controller::Create(
-        {.listen = {address_}, .lost_after = absl::InfiniteDuration(), .store = std::move(store)});
+    absl::StatusOr<std::unique_ptr<Controller>> controller =
+        Controller::Create({.listen = {address_, "127.0.0.1:0"},
+                            .lost_after = absl::InfiniteDuration(),
+                            .store = std::move(store)});
     CHECK_OK(controller);
     controller_ = *std::move(controller);
     for (int i = 0; i < workers; ++i) {
@@ -101,6 +106,8 @@ class Service {
     CHECK_OK(client);
     return *std::move(client);
   }
+  // Over TCP, where each connection is a client of its own.
+  std::string tcp_address() const { return controller_->addresses().back(); }
   const std::vector<std::string>& hosts() const { return hosts_; }
   std::vector<std::unique_ptr<FakeWorker>>& workers() { return workers_; }
 
@@ -239,7 +246,7 @@ v1::PlanReshardRequest PlanOf(int64_t rows) {
   return request;
 }
 
-// What many clients meet that ask for plans, each for the next one as soon as it has an answer.
+// Clients that ask for plans, each for the next one as soon as it has an answer.
 class PlanLoad {
  public:
   explicit PlanLoad(Service& service) : service_(service) {}
@@ -247,7 +254,7 @@ class PlanLoad {
   struct Outcome {
     double per_second = 0;
     std::vector<double> answered;  // seconds
-    std::vector<double> refused;
+    std::vector<double> beside;    // of each those in which it was not planned
   };
   // `fresh`: every plan is a new one.
   Outcome Run(int clients, double seconds, bool fresh) {
@@ -258,11 +265,11 @@ class PlanLoad {
       std::vector<Thread> threads;
       for (int i = 0; i < clients; ++i) {
         threads.emplace_back("plans", [&] {
-          Outcome mine = RunClient(stop, fresh);
+          const Outcome mine = RunClient(stop, fresh);
           const MutexLock lock(mutex);
           outcome.answered.insert(outcome.answered.end(), mine.answered.begin(),
                                   mine.answered.end());
-          outcome.refused.insert(outcome.refused.end(), mine.refused.begin(), mine.refused.end());
+          outcome.beside.insert(outcome.beside.end(), mine.beside.begin(), mine.beside.end());
         });
       }
       CondVar never;
@@ -276,21 +283,24 @@ class PlanLoad {
     return outcome;
   }
 
+  int64_t TakeNumber() { return next_++; }
+
  private:
   Outcome RunClient(const std::atomic<bool>& stop, bool fresh) {
     Client client = service_.NewClient();
+    const v1::PlanReshardRequest same = PlanOf(0);
     Outcome mine;
     while (!stop) {
-      const v1::PlanReshardRequest request = PlanOf(fresh ? next_++ : 0);
-      absl::Status status;
-      const double seconds = SecondsOf([&] { status = client.Plan(request).status(); });
+      const v1::PlanReshardRequest request = fresh ? PlanOf(TakeNumber()) : same;
+      double planned = 0;
+      const double seconds = SecondsOf([&] {
+        const auto response = client.Plan(request);
+        CHECK_OK(response);
+        planned = response->summary().plan_seconds();
+      });
       if (stop) break;
-      if (status.ok()) {
-        mine.answered.push_back(seconds);
-      } else {
-        CHECK(absl::IsResourceExhausted(status)) << status;
-        mine.refused.push_back(seconds);
-      }
+      mine.answered.push_back(seconds);
+      mine.beside.push_back(seconds - planned);
     }
     return mine;
   }
@@ -299,22 +309,40 @@ class PlanLoad {
   std::atomic<int64_t> next_ = 1;
 };
 
+// One at a time, so that none waits for another one.
+void PrintBesidePlanner(PlanLoad& load, double seconds) {
+  PlanLoad::Outcome outcome = load.Run(1, seconds, /*fresh=*/true);
+  Print("one new plan, without the planner's time", QuantilesOf(std::move(outcome.beside)));
+}
+
 void Plans(const Options& options) {
   Service service(nullptr, 0);
   PlanLoad load(service);
+  double peak = 0;
   for (const bool fresh : {false, true}) {
     load.Run(8, 1, fresh);  // to warm up
     const PlanLoad::Outcome outcome = load.Run(8, options.seconds, fresh);
     nlohmann::json figures = QuantilesOf(outcome.answered);
-    figures["per_second"] = outcome.per_second;
+    figures["per_second"] = peak = outcome.per_second;
     Print(fresh ? "new plans" : "cached plans", std::move(figures));
   }
-  const PlanLoad::Outcome outcome = load.Run(options.clients, options.seconds, /*fresh=*/true);
-  nlohmann::json figures = {{"clients", options.clients},
-                            {"per_second", outcome.per_second},
-                            {"refused", outcome.refused.size()}};
-  if (!outcome.refused.empty()) figures["refused_after"] = QuantilesOf(outcome.refused);
+  PrintBesidePlanner(load, options.seconds);
+  const PlanOverload overload = {.address = service.tcp_address(),
+                                 .clients = options.clients,
+                                 .per_second = options.overload * peak,
+                                 .seconds = options.seconds};
+  const auto outcome = overload.Run([&](int64_t) { return PlanOf(load.TakeNumber()); });
+  nlohmann::json figures = {
+      {"clients", options.clients},           {"asked_per_second", overload.per_second},
+      {"per_second", outcome.per_second},     {"of_peak", outcome.per_second / peak},
+      {"sent_late_ms", outcome.latest * 1e3}, {"refused", outcome.refused.size()}};
+  if (!outcome.refused.empty()) {
+    figures["refused_after"] = QuantilesOf(outcome.refused);
+    figures["told_to_wait"] = QuantilesOf(outcome.told);
+  }
   Print("overload by new plans", std::move(figures));
+  const double after = load.Run(8, options.seconds, /*fresh=*/true).per_second;
+  Print("after the overload", {{"per_second", after}, {"of_peak", after / peak}});
 }
 
 }  // namespace
@@ -331,9 +359,12 @@ int main(int argc, char** argv) {
   app.add_option("--dispatches", options.dispatches, "How often")->capture_default_str();
   app.add_option("--clients", options.clients, "That ask for plans at once in the overload")
       ->capture_default_str();
+  app.add_option("--overload", options.overload, "Its rate, in times of that of new plans")
+      ->capture_default_str();
   app.add_option("--seconds", options.seconds, "Of each case of plans")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   crossmesh::SetMinimumLogLevel(crossmesh::LogLevel::kError);
+  CHECK_OK(crossmesh::RaiseDescriptorLimit());
   crossmesh::CompareStores(options);
   crossmesh::Dispatch(options);
   crossmesh::Plans(options);

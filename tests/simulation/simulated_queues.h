@@ -66,6 +66,7 @@ class SimulatedPlanners final : public PlanningQueue {
                   due.work(absl::OkStatus());
                 });
   }
+  absl::Duration last_wait() const override { return absl::ZeroDuration(); }
 
  private:
   SimulatedNode& node_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <absl/status/status.h>
+#include <absl/time/time.h>
 
 namespace crossmesh {
 
@@ -20,6 +21,7 @@ class ManualPlanningQueue final : public PlanningQueue {
     if (refusing_) return request.work(absl::ResourceExhaustedError("too many requests wait"));
     requests_.push_back(std::move(request));
   }
+  absl::Duration last_wait() const override { return absl::ZeroDuration(); }
 
   // Runs what is posted, and what that posts. Returns whether there was anything.
   bool Run() {
