@@ -493,7 +493,8 @@ class Storage:
 
 
 def _part_of(whole: Any, box: tuple[Any, ...]) -> Any:
-    return whole[(*box, ...)]  # of a scalar an array as well
+    place = (*box, ...)  # so that of a scalar it is an array as well
+    return whole[place]
 
 
 def _array_of(name: str, value: Any, dtype: str, written: bool) -> numpy.ndarray[Any, Any]:
