@@ -34,6 +34,7 @@ STREAM_SECONDS_MAX = 600.0
 
 _PAUSE_FIRST = 0.1
 _PAUSE_MAX = 3.0
+_PUSH_BACK_MAX = 60.0
 # While several controllers are asked which one leads.
 _SEARCH_PAUSE_MAX = 0.5
 # How long a call is made again; of several controllers the next one may have to be elected.
@@ -157,6 +158,12 @@ def check_size(message: Any) -> None:
 
 def status_error(address: str, code: int, message: str, metadata: Any, seconds: float) -> Error:
     """The exception of a call that ended with a status; its details are those that the controller sent."""
+    error = _error_of(address, code, message, metadata, seconds)
+    error.retry_after = _push_back_of(metadata)
+    return error
+
+
+def _error_of(address: str, code: int, message: str, metadata: Any, seconds: float) -> Error:
     if code in (CancelledError.code, UnavailableError.code):  # we cancel no call without saying so
         return UnavailableError(f"controller {address}: {message}", f"controller {address}", "", message)
     if code == DeadlineExceededError.code:
@@ -165,6 +172,17 @@ def status_error(address: str, code: int, message: str, metadata: Any, seconds: 
             f"an answer within {seconds:g} s", "none")
     info = _error_info(metadata)
     return error_of(code, message, dict(info.metadata) if info is not None else None)
+
+
+def _push_back_of(metadata: Any) -> float | None:
+    """In seconds, as common/rpc/push_back.h has it."""
+    info = _error_info(metadata)
+    if info is None or info.reason != "PUSHED_BACK":
+        return None
+    try:
+        return min(max(int(info.metadata.get("retry_after_ms", "")) / 1000, 0.0), _PUSH_BACK_MAX)
+    except ValueError:
+        return None
 
 
 def is_unknown_method(code: int, metadata: Any) -> bool:
@@ -229,8 +247,9 @@ class Attempts:
 
     def pause_after(self, error: Error) -> float:
         """Raises the error when there is no other attempt."""
-        pause = self._pauses.next()
-        if not self._repeatable or not isinstance(error, UnavailableError) or time.monotonic() + pause >= self._until:
+        pause = self._pauses.next() if error.retry_after is None else error.retry_after
+        may_repeat = self._repeatable and (isinstance(error, UnavailableError) or error.retry_after is not None)
+        if not may_repeat or time.monotonic() + pause >= self._until:
             raise error
         return pause
 

@@ -26,10 +26,12 @@ class Error(Exception):
     """What Crossmesh refused or could not do.
 
     `code` is the API's status code. `object` is the field, flag, file or thing that the error is about, `expected` and
-    `found` are what its message says of it; each is empty where the message does not say it.
+    `found` are what its message says of it; each is empty where the message does not say it. `retry_after` are the
+    seconds after which the controller has room again, by what it says; None where it says nothing of that.
     """
 
     code: ClassVar[int] = 2
+    retry_after: float | None = None
 
     def __init__(self, message: str, object: str = "", expected: str = "", found: str = ""):
         super().__init__(message)

@@ -196,6 +196,24 @@ def test_only_what_may_be_repeated_is_tried_again():
             _calls.Attempts(call, _calls.Options(retry=seconds)).pause_after(error)
 
 
+def test_what_a_controller_has_no_room_for_is_tried_again_when_it_says():
+    def pushed_back(code, milliseconds):
+        info = _wire.message("google.rpc.ErrorInfo")(reason="PUSHED_BACK", metadata={"retry_after_ms": milliseconds})
+        status = _wire.message("google.rpc.Status")(code=code)
+        status.details.add(type_url="type.googleapis.com/google.rpc.ErrorInfo", value=info.SerializeToString())
+        return _calls.status_error(
+            "a", code, "busy", (("grpc-status-details-bin", status.SerializeToString()),), 1)
+
+    attempts = _calls.Attempts(_calls.Call("m", None), _calls.Options(retry=60))
+    for code in (errors.ResourceExhaustedError.code, errors.UnavailableError.code):
+        for said, heard in (("2500", 2.5), ("-7", 0), ("0", 0)):
+            assert attempts.pause_after(pushed_back(code, said)) == heard
+    assert pushed_back(8, "99999999").retry_after == 60 and pushed_back(8, "soon").retry_after is None
+    for refused in (pushed_back(8, "60000"), pushed_back(8, "soon"), errors.ResourceExhaustedError("full")):
+        with pytest.raises(errors.ResourceExhaustedError):
+            attempts.pause_after(refused)
+
+
 def test_a_cancellation_that_was_not_asked_for_is_an_absence():
     assert isinstance(_calls.status_error("a", 1, "gone", (), 1), errors.UnavailableError)
     assert isinstance(_calls.status_error("a", 4, "late", (), 1), errors.DeadlineExceededError)
