@@ -33,6 +33,9 @@ class Controller {
     // Becomes the current description of the network.
     std::optional<Topology> topology;
     absl::Duration lost_after = absl::Seconds(10);
+    // Memory of all requests at once; if not given, as RequestBudget::DefaultOf the memory that
+    // this process may use.
+    std::optional<int64_t> request_bytes_max;
     // Of workers that come: at once after a quiet time, and from then on.
     double registrations_at_once = 500;
     double registrations_per_second = 500;

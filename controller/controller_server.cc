@@ -1,5 +1,6 @@
 #include "controller/controller_server.h"
 
+#include "common/base/memory_limit.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/daemon_health.h"
 #include "common/metrics/controller_metrics.h"
@@ -8,6 +9,7 @@
 #include "common/rpc/not_leader.h"
 #include "common/rpc/server.h"
 #include "controller/catalog/catalog.h"
+#include "controller/requests/request_budget.h"
 #include "controller/service/controller_service.h"
 #include "controller/service/manifest_service.h"
 #include "controller/service/mesh_service.h"
@@ -29,6 +31,7 @@ struct ControllerServer::Parts {
   Parts(const Controller::Options& options, const Environment& environment,
         std::unique_ptr<MetricsExporter> metrics_exporter);
 
+  RequestBudget budget;
   RpcMetrics rpc_metrics;
   const std::unique_ptr<MetricsExporter> exporter;  // null: metrics are not served
   Catalog catalog;
@@ -48,7 +51,8 @@ struct ControllerServer::Parts {
 
 ControllerServer::Parts::Parts(const Controller::Options& options, const Environment& environment,
                                std::unique_ptr<MetricsExporter> metrics_exporter)
-    : rpc_metrics(kControllerMethods),
+    : budget(options.request_bytes_max.value_or(RequestBudget::DefaultOf(MemoryLimit()))),
+      rpc_metrics(kControllerMethods),
       exporter(std::move(metrics_exporter)),
       catalog(environment.store, environment.epoch),
       planner(catalog, environment.workers, environment.clock, environment.metrics),
@@ -69,8 +73,9 @@ ControllerServer::Parts::Parts(const Controller::Options& options, const Environ
                           .upkeep = options.upkeep.get(),
                           .metrics_address = exporter == nullptr ? "" : exporter->address()}),
       mesh_service(catalog, planner, environment.metrics),
-      manifest_service(catalog, planner, environment.metrics),
-      network_service({.catalog = catalog,
+      manifest_service(budget, catalog, planner, environment.metrics),
+      network_service({.budget = budget,
+                       .catalog = catalog,
                        .workers = environment.workers,
                        .operations = environment.operations,
                        .probes = environment.probes,
@@ -79,13 +84,15 @@ ControllerServer::Parts::Parts(const Controller::Options& options, const Environ
                        .queue = environment.queue,
                        .clock = environment.clock,
                        .epoch = environment.epoch}),
-      reshard_service({.planner = planner,
+      reshard_service({.budget = budget,
+                       .planner = planner,
                        .registry = environment.operation_registry,
                        .running = environment.operations,
                        .planners = environment.planners,
                        .metrics = environment.metrics}),
       operation_service(environment.operation_registry, environment.operations),
-      pipeline_service({.catalog = catalog,
+      pipeline_service({.budget = budget,
+                        .catalog = catalog,
                         .registry = environment.pipeline_job_registry,
                         .running = environment.pipelines,
                         .planners = environment.planners,

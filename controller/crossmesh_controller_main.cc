@@ -84,6 +84,11 @@ void Declare(CLI::App& app, Flags& flags) {
                  "Where others reach this controller when it leads; the first --listen otherwise");
   app.add_option("--topology", flags.topology_file,
                  "JSON file that describes hosts, NICs and racks");
+  app.add_option("--request-memory-max", flags.controller.request_bytes_max,
+                 "Bytes of memory for all requests together, e.g. 256M; more are refused. If not "
+                 "given, an eighth of what the machine or its control group has, from 64M to 1G")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->check(CLI::Range(int64_t{1} << 20, int64_t{1} << 40));
   app.add_option("--shutdown-timeout", flags.shutdown_seconds,
                  "Seconds for running operations to end after SIGTERM")
       ->check(CLI::Range(0.0, 3600.0))

@@ -15,7 +15,6 @@
 
 #include <utility>
 
-#include <absl/strings/str_cat.h>
 #include <grpc/support/time.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -209,14 +208,6 @@ void RpcServer::Shutdown(absl::Duration grace) {
   parts_->acceptor.reset();
   parts_->server->Shutdown(gpr_time_from_millis(absl::ToInt64Milliseconds(grace), GPR_TIMESPAN));
   parts_->server->Wait();
-}
-
-absl::Status CheckRequestBytes(const google::protobuf::Message& request) {
-  const size_t bytes = request.ByteSizeLong();
-  if (bytes <= RpcServer::kMessageBytesMax) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(request.GetTypeName(), ": expected at most ",
-                                                   static_cast<int>(RpcServer::kMessageBytesMax),
-                                                   " bytes, found ", bytes));
 }
 
 }  // namespace crossmesh

@@ -12,7 +12,6 @@
 #include <absl/status/statusor.h>
 #include <absl/strings/string_view.h>
 #include <absl/time/time.h>
-#include <google/protobuf/message.h>
 #include <grpcpp/grpcpp.h>
 
 namespace crossmesh {
@@ -88,9 +87,5 @@ class RpcServer {
   Mutex mutex_;
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
 };
-
-// ResourceExhausted, naming the message and both sizes, when it is larger than an ordinary request
-// may be. Cost: linear in the message.
-absl::Status CheckRequestBytes(const google::protobuf::Message& request);
 
 }  // namespace crossmesh

@@ -12,6 +12,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/deadline.h"
 #include "common/rpc/health_check.h"
+#include "common/rpc/request_size.h"
 #include "common/rpc/status_codec.h"
 #include "common/testing/is_refused.h"
 #include "common/testing/status_matchers.h"

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "common/base/status_macros.h"
-#include "common/rpc/server.h"
+#include "common/rpc/request_size.h"
 #include "common/rpc/server_streams.h"
 #include "controller/service/job_registry.h"
 

@@ -25,14 +25,20 @@ namespace {
 
 // Collects a manifest. Of a client that dies halfway the library tells nothing in time, and the
 // tensors that came are a manifest of their own: so the first message says how many there are.
-class ManifestUpload final
-    : public ServerReadStream<v1::PutManifestRequest, v1::PutManifestResponse> {
+class ManifestUpload final : public ServerReadStream<grpc::ByteBuffer, v1::PutManifestResponse> {
  public:
-  ManifestUpload(Catalog& catalog, ControllerMetrics& metrics)
-      : catalog_(catalog), metrics_(metrics) {}
+  ManifestUpload(RequestBudget& budget, Catalog& catalog, ControllerMetrics& metrics)
+      : budget_(budget), catalog_(catalog), metrics_(metrics) {}
 
  private:
-  absl::Status OnMessage(v1::PutManifestRequest request) override {
+  // What is collected takes the shares of all messages, as long as the call goes on.
+  absl::Status OnMessage(grpc::ByteBuffer bytes) override {
+    v1::PutManifestRequest request;
+    ASSIGN_OR_RETURN(shares_.emplace_back(), ReadWithin(budget_, bytes, request));
+    return Collect(request);
+  }
+
+  absl::Status Collect(const v1::PutManifestRequest& request) {
     if (!begun_) {
       RETURN_IF_ERROR(CheckObjectName("manifest", request.name()));
       name_ = request.name();
@@ -84,8 +90,10 @@ class ManifestUpload final
     return absl::InvalidArgumentError(absl::StrCat("manifest ", name_, ": ", why));
   }
 
+  RequestBudget& budget_;
   Catalog& catalog_;
   ControllerMetrics& metrics_;
+  std::vector<std::shared_ptr<void>> shares_;  // of the budget
   bool begun_ = false;
   std::string name_;
   int64_t tensor_count_ = 0;
@@ -114,9 +122,14 @@ class ManifestDownload final : public ServerWriteStream<v1::GetManifestResponse>
 
 }  // namespace
 
-grpc::ServerReadReactor<v1::PutManifestRequest>* ManifestService::PutManifest(
-    grpc::CallbackServerContext* /*context*/, v1::PutManifestResponse* response) {
-  return ManifestUpload::Serve(std::make_unique<ManifestUpload>(catalog_, metrics_), response);
+ManifestService::ManifestService(RequestBudget& budget, Catalog& catalog, ReshardPlanner& planner,
+                                 ControllerMetrics& metrics)
+    : BulkService(budget), catalog_(catalog), planner_(planner), metrics_(metrics) {
+  ServeClientStream<v1::PutManifestResponse>(
+      "PutManifest", [this](auto* /*context*/, v1::PutManifestResponse* response) {
+        return ManifestUpload::Serve(
+            std::make_unique<ManifestUpload>(this->budget(), catalog_, metrics_), response);
+      });
 }
 
 grpc::ServerWriteReactor<v1::GetManifestResponse>* ManifestService::GetManifest(

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "controller/requests/bulk_service.h"
 #include "crossmesh/v1/manifest_service.grpc.pb.h"
 
 namespace crossmesh {
@@ -9,17 +10,15 @@ class ReshardPlanner;
 struct Catalog;
 
 // Tensor manifests by name. Thread-safe.
-class ManifestService final : public v1::ManifestService::CallbackService {
+class ManifestService final : public BulkService<v1::ManifestService> {
  public:
   // Tensors of one message.
   static constexpr int kTensorsPerMessageMax = 4096;
 
   // The planner forgets plans of what is deleted.
-  ManifestService(Catalog& catalog, ReshardPlanner& planner, ControllerMetrics& metrics)
-      : catalog_(catalog), planner_(planner), metrics_(metrics) {}
+  ManifestService(RequestBudget& budget, Catalog& catalog, ReshardPlanner& planner,
+                  ControllerMetrics& metrics);
 
-  grpc::ServerReadReactor<v1::PutManifestRequest>* PutManifest(
-      grpc::CallbackServerContext* context, v1::PutManifestResponse* response) override;
   grpc::ServerWriteReactor<v1::GetManifestResponse>* GetManifest(
       grpc::CallbackServerContext* context, const v1::GetManifestRequest* request) override;
   grpc::ServerUnaryReactor* ListManifests(grpc::CallbackServerContext* context,

@@ -17,6 +17,15 @@
 
 namespace crossmesh {
 
+// A description of thousands of hosts is a bulk message.
+NetworkService::NetworkService(const Options& options)
+    : BulkService(options.budget), options_(options) {
+  ServeUnary<v1::SetNetworkRequest, v1::SetNetworkResponse>(
+      "SetNetwork", [this](auto* context, const auto& request, auto* response) {
+        return Answer(context, Set(*request, *response));
+      });
+}
+
 grpc::ServerUnaryReactor* NetworkService::GetNetwork(grpc::CallbackServerContext* context,
                                                      const v1::GetNetworkRequest* /*request*/,
                                                      v1::GetNetworkResponse* response) {
@@ -26,13 +35,6 @@ grpc::ServerUnaryReactor* NetworkService::GetNetwork(grpc::CallbackServerContext
   return Answer(context, network.status());
 }
 
-grpc::ServerUnaryReactor* NetworkService::SetNetwork(grpc::CallbackServerContext* context,
-                                                     const v1::SetNetworkRequest* request,
-                                                     v1::SetNetworkResponse* response) {
-  return Answer(context, Set(*request, *response));
-}
-
-// A description of thousands of hosts is a bulk message.
 absl::Status NetworkService::Set(const v1::SetNetworkRequest& request,
                                  v1::SetNetworkResponse& response) {
   ASSIGN_OR_RETURN(Topology topology, At("topology", FromProto(request.topology())));

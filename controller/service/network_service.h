@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/base/mutex.h"
+#include "controller/requests/bulk_service.h"
 #include "crossmesh/v1/network_service.grpc.pb.h"
 
 #include <cstdint>
@@ -25,9 +26,10 @@ template <typename Running>
 class RunningTable;
 
 // The current description of the network, and how it is measured. Thread-safe.
-class NetworkService final : public v1::NetworkService::CallbackService {
+class NetworkService final : public BulkService<v1::NetworkService> {
  public:
   struct Options {
+    RequestBudget& budget;
     Catalog& catalog;
     const WorkerRegistry& workers;
     const RunningTable<RunningOperation>& operations;
@@ -38,14 +40,11 @@ class NetworkService final : public v1::NetworkService::CallbackService {
     const Clock& clock;
     uint64_t epoch = 0;
   };
-  explicit NetworkService(const Options& options) : options_(options) {}
+  explicit NetworkService(const Options& options);
 
   grpc::ServerUnaryReactor* GetNetwork(grpc::CallbackServerContext* context,
                                        const v1::GetNetworkRequest* request,
                                        v1::GetNetworkResponse* response) override;
-  grpc::ServerUnaryReactor* SetNetwork(grpc::CallbackServerContext* context,
-                                       const v1::SetNetworkRequest* request,
-                                       v1::SetNetworkResponse* response) override;
   grpc::ServerWriteReactor<v1::MeasureNetworkResponse>* MeasureNetwork(
       grpc::CallbackServerContext* context, const v1::MeasureNetworkRequest* request) override;
   grpc::ServerWriteReactor<v1::CalibrateGpusResponse>* CalibrateGpus(

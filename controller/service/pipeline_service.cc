@@ -26,22 +26,44 @@ constexpr DurationRange kIterationDeadlines = {absl::Milliseconds(100), absl::Ho
 constexpr DurationRange kRunStallLimits = {absl::Milliseconds(10), absl::Hours(1)};
 constexpr DurationRange kRejoinLimits = {absl::ZeroDuration(), absl::Hours(24)};
 
+// As long as what was made of a request waits for a planner it takes its share of the budget.
+void HoldUntilPlanned(BulkRequest<v1::StartPipelineRequest> request, PipelineRequest& run) {
+  run.plan = [request = std::move(request),
+              plan = std::move(run.plan)](CancelCheck cancelled) mutable {
+    const BulkRequest<v1::StartPipelineRequest> no_longer = std::move(request);
+    return plan(std::move(cancelled));
+  };
+}
+
 }  // namespace
 
 // A specification, which has the tensors of every edge, may be larger than ordinary requests are.
-grpc::ServerUnaryReactor* PipelineService::CreatePipeline(grpc::CallbackServerContext* context,
-                                                          const v1::CreatePipelineRequest* request,
-                                                          v1::CreatePipelineResponse* response) {
-  const auto create = [&]() -> absl::Status {
-    const v1::PipelineSpec& pipeline = request->pipeline();
-    RETURN_IF_ERROR(CheckObjectName("pipeline", pipeline.name()));
-    RETURN_IF_ERROR(planner_.Check(pipeline));
-    ASSIGN_OR_RETURN(const int64_t revision,
-                     options_.catalog.pipelines.Put(pipeline.name(), {.spec = pipeline}));
-    response->set_revision(revision);
-    return absl::OkStatus();
-  };
-  return Answer(context, create());
+PipelineService::PipelineService(const Options& options)
+    : BulkService(options.budget), options_(options), planner_(options.catalog, options.clock) {
+  ServeUnary<v1::CreatePipelineRequest, v1::CreatePipelineResponse>(
+      "CreatePipeline", [this](auto* context, const auto& request, auto* response) {
+        return Answer(context, Create(request->pipeline(), *response));
+      });
+  ServeUnary<v1::PlanPipelineRequest, v1::PlanPipelineResponse>(
+      "PlanPipeline", [this](auto* context, const auto& request, auto* response) {
+        return Plan(context, request, response);
+      });
+  ServeServerStream<v1::StartPipelineRequest, v1::StartPipelineResponse>(
+      "StartPipeline", [this](auto* context, const absl::StatusOr<StartRequest>& request) {
+        return JobWatch<v1::PipelineRun, v1::StartPipelineResponse>::Follow(
+            options_.registry, Begin(request, context->peer()),
+            &v1::StartPipelineResponse::mutable_run);
+      });
+}
+
+absl::Status PipelineService::Create(const v1::PipelineSpec& pipeline,
+                                     v1::CreatePipelineResponse& response) {
+  RETURN_IF_ERROR(CheckObjectName("pipeline", pipeline.name()));
+  RETURN_IF_ERROR(planner_.Check(pipeline));
+  ASSIGN_OR_RETURN(const int64_t revision,
+                   options_.catalog.pipelines.Put(pipeline.name(), {.spec = pipeline}));
+  response.set_revision(revision);
+  return absl::OkStatus();
 }
 
 grpc::ServerUnaryReactor* PipelineService::GetPipeline(grpc::CallbackServerContext* context,
@@ -74,29 +96,26 @@ grpc::ServerUnaryReactor* PipelineService::DeletePipeline(
                [&] { return options_.catalog.pipelines.Delete(request->name(), 0).status(); });
 }
 
-grpc::ServerUnaryReactor* PipelineService::PlanPipeline(grpc::CallbackServerContext* context,
-                                                        const v1::PlanPipelineRequest* request,
-                                                        v1::PlanPipelineResponse* response) {
+grpc::ServerUnaryReactor* PipelineService::Plan(grpc::CallbackServerContext* context,
+                                                const BulkRequest<v1::PlanPipelineRequest>& request,
+                                                v1::PlanPipelineResponse* response) {
   absl::StatusOr<PipelinePlanner::Planning> planning = planner_.Open(*request);
   if (!planning.ok()) return Answer(context, planning.status());
   const int64_t cost = planning->cost;
-  return ServeAtPlanner(context, options_.planners, cost,
-                        [=, this, planning = *std::move(planning)](const auto& end) mutable {
-                          absl::StatusOr<v1::PipelinePlan> plan =
-                              planner_.Plan(planning, [context] { return context->IsCancelled(); });
-                          if (plan.ok()) *response->mutable_plan() = *std::move(plan);
-                          end(plan.status());
-                        });
+  return ServeAtPlanner(
+      context, options_.planners, cost,
+      [=, this, held = request, planning = *std::move(planning)](const auto& end) mutable {
+        absl::StatusOr<v1::PipelinePlan> plan =
+            planner_.Plan(planning, [context] { return context->IsCancelled(); });
+        if (plan.ok()) *response->mutable_plan() = *std::move(plan);
+        end(plan.status());
+      });
 }
 
-grpc::ServerWriteReactor<v1::StartPipelineResponse>* PipelineService::StartPipeline(
-    grpc::CallbackServerContext* context, const v1::StartPipelineRequest* request) {
-  return JobWatch<v1::PipelineRun, v1::StartPipelineResponse>::Follow(
-      options_.registry, Begin(*request, context->peer()), &v1::StartPipelineResponse::mutable_run);
-}
-
-absl::StatusOr<std::string> PipelineService::Begin(const v1::StartPipelineRequest& request,
+absl::StatusOr<std::string> PipelineService::Begin(const absl::StatusOr<StartRequest>& received,
                                                    const std::string& client) {
+  ASSIGN_OR_RETURN(const StartRequest held, received);
+  const v1::StartPipelineRequest& request = *held;
   RETURN_IF_ERROR(CheckRequestId(request.request_id()));
   v1::PipelineRun first;
   first.set_request_id(request.request_id());
@@ -113,6 +132,7 @@ absl::StatusOr<std::string> PipelineService::Begin(const v1::StartPipelineReques
                                    ASSIGN_OR_RETURN(PipelineRequest run, RequestOf(request));
                                    run.shown = std::move(entry.job);
                                    run.client = client;
+                                   HoldUntilPlanned(held, run);
                                    return options_.running.Start(std::move(run));
                                  });
 }

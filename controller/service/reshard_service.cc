@@ -40,9 +40,23 @@ v1::ReshardSpec SpecToShow(const v1::ReshardSpec& spec) {
 
 }  // namespace
 
-grpc::ServerUnaryReactor* ReshardService::PlanReshard(grpc::CallbackServerContext* context,
-                                                      const v1::PlanReshardRequest* request,
-                                                      v1::PlanReshardResponse* response) {
+ReshardService::ReshardService(const Options& options)
+    : BulkService(options.budget), options_(options) {
+  ServeUnary<v1::PlanReshardRequest, v1::PlanReshardResponse>(
+      "PlanReshard", [this](auto* context, const PlanRequest& request, auto* response) {
+        return Plan(context, request, response);
+      });
+  ServeServerStream<v1::ExecuteReshardRequest, v1::ExecuteReshardResponse>(
+      "ExecuteReshard", [this](auto* context, const absl::StatusOr<ExecuteRequest>& request) {
+        return JobWatch<v1::Operation, v1::ExecuteReshardResponse>::Follow(
+            options_.registry, Begin(request, context->peer()),
+            &v1::ExecuteReshardResponse::mutable_operation);
+      });
+}
+
+grpc::ServerUnaryReactor* ReshardService::Plan(grpc::CallbackServerContext* context,
+                                               const PlanRequest& request,
+                                               v1::PlanReshardResponse* response) {
   absl::StatusOr<ReshardPlanner::Ticket> ticket = options_.planner.Open(request->spec());
   if (!ticket.ok()) return Answer(context, ticket.status());
   // What is cached is told at once: it needs no planner, and so no place in their queue.
@@ -83,19 +97,13 @@ absl::Status ReshardService::Tell(const PlannedReshard& planned, bool cached,
   return absl::OkStatus();
 }
 
-grpc::ServerWriteReactor<v1::ExecuteReshardResponse>* ReshardService::ExecuteReshard(
-    grpc::CallbackServerContext* context, const v1::ExecuteReshardRequest* request) {
-  return JobWatch<v1::Operation, v1::ExecuteReshardResponse>::Follow(
-      options_.registry, Begin(*request, context->peer()),
-      &v1::ExecuteReshardResponse::mutable_operation);
-}
-
-absl::StatusOr<std::string> ReshardService::Begin(const v1::ExecuteReshardRequest& request,
+absl::StatusOr<std::string> ReshardService::Begin(const absl::StatusOr<ExecuteRequest>& received,
                                                   const std::string& client) {
-  RETURN_IF_ERROR(CheckRequestId(request.request_id()));
-  const v1::ReshardSpec& spec = request.spec();
+  ASSIGN_OR_RETURN(const ExecuteRequest request, received);
+  RETURN_IF_ERROR(CheckRequestId(request->request_id()));
+  const v1::ReshardSpec& spec = request->spec();
   v1::Operation first;
-  first.set_request_id(request.request_id());
+  first.set_request_id(request->request_id());
   first.set_state(v1::OPERATION_STATE_PREPARING);
   first.set_attempt(1);
   *first.mutable_reshard() = SpecToShow(spec);
@@ -103,14 +111,15 @@ absl::StatusOr<std::string> ReshardService::Begin(const v1::ExecuteReshardReques
                                  [&](JobRegistry<v1::Operation>::Entry entry) -> absl::Status {
                                    ASSIGN_OR_RETURN(
                                        OperationRequest operation,
-                                       RequestOf(spec, std::move(entry.job), entry.number));
+                                       RequestOf(request, std::move(entry.job), entry.number));
                                    operation.client = client;
                                    return options_.running.Start(std::move(operation));
                                  });
 }
 
-absl::StatusOr<OperationRequest> ReshardService::RequestOf(const v1::ReshardSpec& spec,
+absl::StatusOr<OperationRequest> ReshardService::RequestOf(const ExecuteRequest& received,
                                                            v1::Operation first, uint64_t number) {
+  const v1::ReshardSpec& spec = received->spec();
   RETURN_IF_ERROR(CheckObjectName("spec.source.storage", spec.source().storage()));
   RETURN_IF_ERROR(CheckObjectName("spec.destination.storage", spec.destination().storage()));
   OperationRequest request;
@@ -135,7 +144,8 @@ absl::StatusOr<OperationRequest> ReshardService::RequestOf(const v1::ReshardSpec
   request.planned = ticket.planned;
   if (request.planned == nullptr) {
     request.plan_cost = ticket.cost;
-    request.plan = [&planner = options_.planner, ticket = std::move(ticket)](auto done) {
+    // What it was asked for with takes its share of the budget as long as what was made of it.
+    request.plan = [&planner = options_.planner, ticket = std::move(ticket), received](auto done) {
       planner.Plan(ticket, {.cancelled = NeverCancelled, .done = std::move(done)});
     };
   }

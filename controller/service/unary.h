@@ -1,6 +1,6 @@
 #pragma once
 
-#include "common/rpc/server.h"
+#include "common/rpc/request_size.h"
 #include "common/rpc/status_codec.h"
 #include "controller/dispatch/planning_queue.h"
 
