@@ -34,16 +34,18 @@ class Meshes final : public BulkService<v1::MeshService> {
   explicit Meshes(RequestBudget& budget) : BulkService(budget) {
     ServeUnary<v1::CreateMeshRequest, v1::CreateMeshResponse>(
         "CreateMesh", [this](auto* context, auto request, auto* /*response*/) {
+          grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
           const MutexLock lock(mutex_);
-          kept_.emplace_back(std::move(request), context->DefaultReactor());
+          kept_.emplace_back(std::move(request), reactor);
           came_.SignalAll();
-          return context->DefaultReactor();
+          return reactor;
         });
     ServeUnary<v1::GetMeshRequest, v1::GetMeshResponse>(
         "GetMesh", [](auto* context, const auto& request, auto* response) {
           response->set_revision(static_cast<int64_t>(request->name().size()));
-          context->DefaultReactor()->Finish(grpc::Status::OK);
-          return context->DefaultReactor();
+          grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+          reactor->Finish(grpc::Status::OK);
+          return reactor;
         });
   }
 

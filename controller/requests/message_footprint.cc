@@ -25,8 +25,10 @@ constexpr int64_t kSlack = 2;
 constexpr int64_t kElementBytes = 48;
 // Of an array that comes as a whole; no number takes more.
 constexpr int64_t kNumberBytes = kSlack * static_cast<int64_t>(sizeof(int64_t));
+// The first one of a message needs the set of them.
 constexpr int64_t kUnknownBytes =
-    kSlack * static_cast<int64_t>(sizeof(google::protobuf::UnknownField));
+    kSlack * static_cast<int64_t>(sizeof(google::protobuf::UnknownField)) +
+    static_cast<int64_t>(sizeof(google::protobuf::UnknownFieldSet));
 // An entry of a map is in a node of its table, beside the message that it is while it is parsed.
 constexpr int64_t kEntryBytes = 128;
 
@@ -58,7 +60,9 @@ class Walk {
 
  private:
   bool Field(const FieldDescriptor* field, uint32_t tag, int depth) {
-    switch (WireFormatLite::GetTagWireType(tag)) {
+    const WireFormatLite::WireType written = WireFormatLite::GetTagWireType(tag);
+    if (field != nullptr && !IsReadAs(*field, written)) field = nullptr;
+    switch (written) {
       case WireFormatLite::WIRETYPE_VARINT: {
         uint64_t value = 0;
         Number(field);
@@ -78,6 +82,13 @@ class Walk {
         break;
     }
     return false;
+  }
+
+  // What is written otherwise than its field is kept as unknown.
+  static bool IsReadAs(const FieldDescriptor& field, WireFormatLite::WireType written) {
+    const auto type = static_cast<WireFormatLite::FieldType>(field.type());
+    return WireFormatLite::WireTypeForFieldType(type) == written ||
+           (field.is_packable() && written == WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
   }
 
   void Number(const FieldDescriptor* field) {

@@ -95,9 +95,9 @@ std::vector<std::unique_ptr<Message>> Types() {
   return types;
 }
 
-// What a parsed message takes by protobuf's own count is within the footprint of its bytes, which
-// is not far above; what is parsed is never refused. Also of bytes of another type, and of broken
-// ones.
+// What a parsed message takes by protobuf's own count is within the footprint of its bytes, also of
+// bytes of another type and of broken ones; what is parsed is never refused. Of a message as it was
+// written the footprint is not far above.
 TEST(MessageFootprintTest, IsAtLeastWhatProtobufCountsAndNotFarAbove) {
   const uint64_t first = FromEnvironment("CROSSMESH_TEST_SEED", 1);
   int parsed = 0;
@@ -110,9 +110,11 @@ TEST(MessageFootprintTest, IsAtLeastWhatProtobufCountsAndNotFarAbove) {
     std::string bytes = sent.SerializeAsString();
     const auto of_reader = Types();
     Message& read = *of_reader[static_cast<size_t>(random.Below(static_cast<int>(count)))];
+    bool as_written = read.GetDescriptor() == sent.GetDescriptor();
     if (!bytes.empty() && random.Below(3) == 0) {
       bytes[static_cast<size_t>(random.Below(static_cast<int>(bytes.size())))] ^=
           1 << random.Below(8);
+      as_written = false;
     }
     if (!read.ParseFromString(bytes)) continue;
     ++parsed;
@@ -120,7 +122,7 @@ TEST(MessageFootprintTest, IsAtLeastWhatProtobufCountsAndNotFarAbove) {
     ASSERT_OK(footprint) << "CROSSMESH_TEST_SEED=" << seed;
     const auto counted = static_cast<int64_t>(read.SpaceUsedLong());
     EXPECT_GE(*footprint, counted) << "CROSSMESH_TEST_SEED=" << seed;
-    EXPECT_LE(*footprint, 4 * counted) << "CROSSMESH_TEST_SEED=" << seed;
+    if (as_written) EXPECT_LE(*footprint, 4 * counted) << "CROSSMESH_TEST_SEED=" << seed;
   }
   EXPECT_GT(parsed, 20);
 }

@@ -92,8 +92,9 @@ RequestBudget::Share::Share(Share&& other) noexcept
     : state_(std::move(other.state_)), bytes_(std::exchange(other.bytes_, 0)) {}
 
 RequestBudget::Share& RequestBudget::Share::operator=(Share&& other) noexcept {
-  std::swap(state_, other.state_);
-  std::swap(bytes_, other.bytes_);
+  Share taken(std::move(other));  // so that what this one had is given back now
+  std::swap(state_, taken.state_);
+  std::swap(bytes_, taken.bytes_);
   return *this;
 }
 

@@ -40,8 +40,8 @@ TEST(RequestBudgetTest, LargeRequestsLeaveRoomForSmallOnes) {
   const absl::Status refused = budget.Take(kMebibyte).status();
   EXPECT_THAT(refused,
               StatusIs(absl::StatusCode::kResourceExhausted,
-                       AllOf(HasSubstr("memory of all requests: expected at most 7.0 MiB, found "
-                                       "7.0 MiB of others and 1.0 MiB of this one"),
+                       AllOf(HasSubstr("memory of all requests: expected at most 7.3 MB, found "
+                                       "7.3 MB of others and 1.0 MB of this one"),
                              HasSubstr("--request-memory-max"), HasSubstr("try again in 1s"))));
   EXPECT_EQ(PushBackOf(refused), absl::Seconds(1));
   EXPECT_THAT(budget.Take(RequestBudget::kSmallBytesMax + 1),
@@ -61,7 +61,7 @@ TEST(RequestBudgetTest, OneThatNeverFitsIsNotToldToComeAgain) {
   RequestBudget budget(8 * kMebibyte);
   const absl::Status refused = budget.Take(7 * kMebibyte + 1).status();
   EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted,
-                                HasSubstr("memory of a request: expected at most 7.0 MiB")));
+                                HasSubstr("memory of a request: expected at most 7.3 MB")));
   EXPECT_EQ(PushBackOf(refused), std::nullopt);
   EXPECT_EQ(budget.taken(), 0);
 }
