@@ -114,6 +114,15 @@ TEST(PlannedLayersTest, SumsAreOneCourseOfOneInstance) {
   EXPECT_EQ(out, 4'000'000);
 }
 
+// Round a ring of four hosts bytes would make three hops.
+TEST(PlannedLayersTest, AGatherOverHostsKeepsOffTheRing) {
+  LayerProgram program = TwoLayers();
+  program.ranks[0].mesh = std::make_shared<const Mesh>(*ParseMesh("z=4,c=1 on a.0,b.0,c.0,d.0"));
+  program.transfers.resize(1);
+  ASSERT_OK_AND_ASSIGN(const auto planned, PlanLayers(program, Topology()));
+  EXPECT_EQ(planned->transfers[0].plan->figures().depth, 1);
+}
+
 TEST(PlannedLayersTest, BetweenRanksTensorsAreResharded) {
   LayerProgram program = TwoLayers();
   program.ranks.push_back({.mesh = std::make_shared<const Mesh>(*ParseMesh("d=2 on x.0-1"))});
