@@ -335,7 +335,7 @@ absl::StatusOr<Course<Plan>> RedistributionPlanner::PlanSteps(
         {.move = std::make_shared<const Plan>(std::move(plan)), .reduction = step.reduction});
     RETURN_IF_ERROR(CheckWanted(cancelled_));
   }
-  if (between_hosts < 2) return course;
+  if (between_hosts < 2 || request_.no_rings) return course;
   // Steps of several instances overlap. What goes round a ring in one stream would have to share
   // each port with the many streams of another step, and every host waits for the one before it.
   for (size_t k = 0; k < course.steps.size(); ++k) {
