@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from crossmesh import programs
+from crossmesh import _arguments, programs
 from crossmesh.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def _program(words: tuple[str, ...], devices: tuple[Any, ...]) -> tuple[jax.shar
     return jax.sharding.NamedSharding(over, taken), jax.jit(run)
 
 
+@_arguments.checked
 def reshard(array: jax.Array, sharding: jax.sharding.NamedSharding) -> jax.Array:
     """The array with another NamedSharding over the same mesh, all of whose devices this process has.
 

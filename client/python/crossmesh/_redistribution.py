@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from crossmesh import programs
+from crossmesh import _arguments, programs
 from crossmesh.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def _world() -> _World:
     return _worlds[0]
 
 
+@_arguments.checked
 def redistribute(tensor: DTensor, placements: Sequence[Placement], devices: Sequence[str] | None = None) -> DTensor:
     """The tensor with other placements. All ranks call it, in the same order, as with DTensor.redistribute.
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from crossmesh import _calls, _core, _wire, controller_results, planning, results
+from crossmesh import _arguments, _calls, _core, _wire, controller_results, planning, results
 from crossmesh import pipeline_results as pipelines
 from crossmesh._calls import Call, Steps
 from crossmesh._convert import Document, document_of, message_of, value_of
@@ -22,6 +23,7 @@ _TENSORS_PER_MESSAGE = 4096
 _PAGE_SIZE = 1000
 
 
+@_arguments.checked
 @dataclass(frozen=True)
 class Side:
     """Where tensors lie: a `mesh`, registered by name or given, its `layouts`, and the `storage` that holds the tiles.
@@ -69,6 +71,7 @@ def _tensor_messages(manifest: Manifest | Iterable[Tensor]) -> list[Any]:
     return [kind(name=t.name, dtype=t.dtype, shape=t.shape) for t in manifest]
 
 
+@_arguments.checked
 @dataclass(frozen=True)
 class Redistribution:
     """How a layout changes inside one mesh, by steps.
@@ -90,6 +93,7 @@ class Redistribution:
     reduction_order: str = ""
 
 
+@_arguments.checked
 @dataclass(frozen=True)
 class ReshardOptions:
     """How a reshard is planned and executed; what is left out, the controller chooses. Durations are in seconds.
@@ -118,6 +122,15 @@ class ReshardOptions:
     no_broadcasts: bool = False
 
 
+def reshard_options(given: Mapping[str, Any]) -> ReshardOptions:
+    known = [field.name for field in dataclasses.fields(ReshardOptions)]
+    for name in given:
+        if name not in known:
+            what, expected = f'option "{name}"', f"one of {', '.join(known)}"
+            raise InvalidArgumentError(f"{what}: expected {expected}, found another", what, expected, "another")
+    return ReshardOptions(**given)
+
+
 _BINDINGS = {"": 0, "shadow": 1, "in_place": 2}
 
 
@@ -138,9 +151,6 @@ def spec_message(
     spec.binding = _BINDINGS[options.binding]
     if isinstance(manifest, str):
         spec.manifest = manifest
-    elif not isinstance(manifest, Manifest):
-        expected, found = "a Manifest or the name of a registered one", type(manifest).__name__
-        raise InvalidArgumentError(f"manifest: expected {expected}, found {found}", "manifest", expected, found)
     else:
         spec.inline_manifest.MergeFromString(manifest.to_message())
     if options.checksums is not None:
@@ -354,6 +364,7 @@ def release_store_reserve() -> Steps[None]:
 # Pipelines
 
 
+@_arguments.checked
 @dataclass(frozen=True)
 class PipelineChoice:
     """Which schedule of a pipeline.
@@ -373,6 +384,7 @@ class PipelineChoice:
     search_ops_max: int = 0
 
 
+@_arguments.checked
 @dataclass(frozen=True)
 class RunOptions:
     """How a pipeline runs, for how many `iterations`; durations are in seconds.

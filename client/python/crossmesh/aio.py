@@ -14,7 +14,17 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 
-from crossmesh import _calls, _forks, _progress, _requests, _wire, controller_results, pipeline_results, results
+from crossmesh import (
+    _arguments,
+    _calls,
+    _forks,
+    _progress,
+    _requests,
+    _wire,
+    controller_results,
+    pipeline_results,
+    results,
+)
 from crossmesh._calls import Attempts, Call, Following, Options, Steps
 from crossmesh._convert import Document, value_of
 from crossmesh._core import Manifest, Mesh, Tensor
@@ -153,6 +163,7 @@ class _Caller:
             stream.cancel()
 
 
+@_arguments.checked
 class RunningOperation:
     """An operation that goes on; iterating gives its states until it has ended."""
 
@@ -199,6 +210,7 @@ class RunningOperation:
         return f"<RunningOperation {self._id}>"
 
 
+@_arguments.checked
 class PipelineRunning:
     """A run of a pipeline that goes on; as RunningOperation."""
 
@@ -239,6 +251,9 @@ class PipelineRunning:
 
 
 class _Service:
+    def __init_subclass__(cls) -> None:
+        _arguments.checked(cls)
+
     def __init__(self, caller: _Caller):
         self._caller = caller
         self._run = caller.run
@@ -369,6 +384,7 @@ class Pipelines(_Service):
         return PipelineRunning(self._caller, None, id)
 
 
+@_arguments.checked
 class Client:
     """A cluster's controller, by connect(). An asynchronous context manager; of one event loop."""
 
@@ -390,21 +406,21 @@ class Client:
         self, manifest: Manifest | str, source: SideLike, destination: SideLike,
         redistribution: Redistribution | None = None, **options: Any,
     ) -> results.PlanSummary:
-        spec = _requests.spec_message(manifest, source, destination, ReshardOptions(**options), redistribution)
+        spec = _requests.spec_message(manifest, source, destination, _requests.reshard_options(options), redistribution)
         return await self._caller.run(_requests.plan_reshard(spec))
 
     async def explain(
         self, manifest: Manifest | str, source: SideLike, destination: SideLike,
         redistribution: Redistribution | None = None, relays: int = 0, **options: Any,
     ) -> str:
-        spec = _requests.spec_message(manifest, source, destination, ReshardOptions(**options), redistribution)
+        spec = _requests.spec_message(manifest, source, destination, _requests.reshard_options(options), redistribution)
         return await self._caller.run(_requests.explain_reshard(spec, relays))
 
     async def start_reshard(
         self, manifest: Manifest | str, source: SideLike, destination: SideLike, *, request_id: str | None = None,
         redistribution: Redistribution | None = None, **options: Any,
     ) -> RunningOperation:
-        spec = _requests.spec_message(manifest, source, destination, ReshardOptions(**options), redistribution)
+        spec = _requests.spec_message(manifest, source, destination, _requests.reshard_options(options), redistribution)
         running = RunningOperation(self._caller, _requests.execute_call(spec, request_id), "")
         await running._begin()
         return running
@@ -439,6 +455,7 @@ class Client:
         return f"<Client of {', '.join(self.addresses)}>"
 
 
+@_arguments.checked
 def connect(
     address: str | Sequence[str] | None = None, *, insecure: bool = False, call_timeout: float = 30.0,
     retry_for: float | None = None, follow_for: float = 60.0,

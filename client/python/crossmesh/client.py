@@ -15,7 +15,17 @@ from typing import Any, TypeVar
 
 import grpc
 
-from crossmesh import _calls, _forks, _progress, _requests, _wire, controller_results, pipeline_results, results
+from crossmesh import (
+    _arguments,
+    _calls,
+    _forks,
+    _progress,
+    _requests,
+    _wire,
+    controller_results,
+    pipeline_results,
+    results,
+)
 from crossmesh._calls import Attempts, Call, Following, Options, Steps
 from crossmesh._convert import Document, value_of
 from crossmesh._core import Manifest, Mesh, Tensor
@@ -193,6 +203,7 @@ class _Followed:
         return f"<{type(self).__name__} {self._id or 'not begun'}>"
 
 
+@_arguments.checked
 class RunningOperation(_Followed):
     """An operation that goes on. Iterating gives its states until it has ended; leaving the iteration, or Ctrl-C, does
     not stop it: cancel() does."""
@@ -234,6 +245,7 @@ class RunningOperation(_Followed):
         self._caller.run(_requests.cancel_operation(self._id, reason))
 
 
+@_arguments.checked
 class PipelineRunning(_Followed):
     """A run of a pipeline that goes on; as RunningOperation."""
 
@@ -270,6 +282,9 @@ class PipelineRunning(_Followed):
 
 
 class _Service:
+    def __init_subclass__(cls) -> None:
+        _arguments.checked(cls)
+
     def __init__(self, caller: _Caller):
         self._caller = caller
         self._run = caller.run
@@ -475,6 +490,7 @@ class Pipelines(_Service):
         return PipelineRunning(self._caller, None, id)
 
 
+@_arguments.checked
 class Client:
     """A cluster's controller, by connect(). A context manager; thread-safe.
 
@@ -509,7 +525,7 @@ class Client:
         InvalidArgumentError, NotFoundError name the field of what cannot be; ResourceExhaustedError: `device_bytes_max`
         does not suffice.
         """
-        spec = _requests.spec_message(manifest, source, destination, ReshardOptions(**options), redistribution)
+        spec = _requests.spec_message(manifest, source, destination, _requests.reshard_options(options), redistribution)
         return self._caller.run(_requests.plan_reshard(spec))
 
     def explain(
@@ -517,7 +533,7 @@ class Client:
         redistribution: Redistribution | None = None, relays: int = 0, **options: Any,
     ) -> str:
         """The text of a plan, with so many `relays` (0: 1,000). Raises what plan() does."""
-        spec = _requests.spec_message(manifest, source, destination, ReshardOptions(**options), redistribution)
+        spec = _requests.spec_message(manifest, source, destination, _requests.reshard_options(options), redistribution)
         return self._caller.run(_requests.explain_reshard(spec, relays))
 
     def start_reshard(
@@ -529,7 +545,7 @@ class Client:
         The same `request_id` with the same content is the same operation for 24 hours; AlreadyExistsError: it was used
         with other content. InvalidArgumentError, NotFoundError name the field of what cannot be.
         """
-        spec = _requests.spec_message(manifest, source, destination, ReshardOptions(**options), redistribution)
+        spec = _requests.spec_message(manifest, source, destination, _requests.reshard_options(options), redistribution)
         running = RunningOperation(self._caller, _requests.execute_call(spec, request_id), "")
         states = running._states(None)
         next(states)
@@ -578,6 +594,7 @@ class Client:
         return f"<Client of {', '.join(self.addresses)}>"
 
 
+@_arguments.checked
 def connect(
     address: str | Sequence[str] | None = None, *, insecure: bool = False, call_timeout: float = 30.0,
     retry_for: float | None = None, follow_for: float = 60.0,

@@ -16,7 +16,7 @@ import weakref
 from types import TracebackType
 from typing import Any
 
-from crossmesh import client, memory, programs, results
+from crossmesh import _arguments, client, memory, programs, results
 from crossmesh.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
 
 _START_SECONDS = 60.0
@@ -90,6 +90,7 @@ class _Daemon:
         return self._process.pid
 
 
+@_arguments.checked
 class LocalCluster:
     """A controller and workers named node-0, node-1, ..., each with devices node-N.0 and on in host memory.
 
@@ -221,6 +222,7 @@ def _end(daemons: list[_Daemon], folder: pathlib.Path, process: int, keep: bool 
             shutil.rmtree(folder, ignore_errors=True)
 
 
+@_arguments.checked
 def local_cluster(workers: int = 2, devices: int = 1) -> LocalCluster:
     """A controller and so many workers, each with so many devices in host memory, started; for a `with` block, or, over
     the cells of a notebook, until stop().

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from crossmesh import _pictures
+from crossmesh import _arguments, _pictures
 from crossmesh._core import Layout, Mesh
 from crossmesh.errors import FailedPreconditionError, InvalidArgumentError
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Picture", "draw"]
 
 
+@_arguments.checked
 class Picture:
     """An SVG document, by draw(), which notebooks show. `svg` is its text."""
 
@@ -38,6 +39,7 @@ class Picture:
         return f"<Picture of {len(self.svg)} bytes>"
 
 
+@_arguments.checked
 def draw(
     what: Mesh | Layout | Plan | Timeline, *, mesh: Mesh | None = None, shape: Sequence[int] | None = None
 ) -> Picture:

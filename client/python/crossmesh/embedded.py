@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy
 
-from crossmesh import _core, memory, planning
+from crossmesh import _arguments, _core, memory, planning
 from crossmesh._core import Layout, Manifest, Mesh, Rules
 from crossmesh.errors import Error, InvalidArgumentError, NotFoundError, UnimplementedError
 from crossmesh.memory import Storage, StorageState, WorkerMemory, numpy_type
@@ -70,6 +70,7 @@ def _bytes_of(what: str, given: Any) -> Bytes:
     return array.reshape(-1).view(numpy.uint8)
 
 
+@_arguments.checked
 class LentStorage(Storage):
     """Memory of this process as a storage of its worker, by Worker.lend(); as a Storage, whose tiles lie in it.
 
@@ -138,6 +139,7 @@ class OpTile:
         return memory.torch_tensor(self.array, self.dtype)
 
 
+@_arguments.checked
 @dataclass(frozen=True)
 class OpTensor:
     """A tensor that an op reads or fills, in the worker's memory.
@@ -179,6 +181,7 @@ class OpTensor:
         return self.tiles[0]
 
 
+@_arguments.checked
 class _Answered:
     """A step that the other ranks wait for."""
 
@@ -193,6 +196,7 @@ class _Answered:
         self._loop._answer(self, why)
 
 
+@_arguments.checked
 @dataclass(frozen=True, eq=False)
 class Op(_Answered):
     """What to compute next. Inputs may be read until it is done: copy what is needed later. Outputs are to be filled.
@@ -366,6 +370,7 @@ def _remove(folder: str, process: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@_arguments.checked
 class Worker:
     """A worker with devices in memory of the host, which joins a cluster; as crossmesh-worker, in this process.
 
@@ -375,6 +380,7 @@ class Worker:
     storages.
     """
 
+    @_arguments.checked
     def __init__(
         self, name: str, devices: str | Sequence[str], controllers: str | Sequence[str], *,
         listen: str = "127.0.0.1:0", interfaces: Sequence[str] = ("lo",), trusted_networks: Sequence[str] = (),

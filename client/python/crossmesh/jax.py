@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from crossmesh import _arguments
 from crossmesh._core import Layout, Manifest, Mesh, Tensor
 from crossmesh._dtypes import name_of
 from crossmesh._jax_resharding import reshard as reshard
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import jax
 
 
+@_arguments.checked
 def mesh(jax_mesh: jax.sharding.Mesh, device_name: Callable[[Any], str] | None = None) -> Mesh:
     """The mesh of a JAX mesh, whose slots are its positions, whatever the ids of their devices.
 
@@ -37,6 +39,7 @@ def mesh(jax_mesh: jax.sharding.Mesh, device_name: Callable[[Any], str] | None =
     return Mesh.of(axes, [name(device) for device in jax_mesh.devices.flatten()])
 
 
+@_arguments.checked
 def jax_mesh(mesh: Mesh, devices: Sequence[Any] | None = None) -> jax.sharding.Mesh:
     """The JAX mesh of a mesh, over jax.devices() in the order of slots, or over `devices`. Raises InvalidArgumentError
     where there are fewer."""
@@ -53,6 +56,7 @@ def jax_mesh(mesh: Mesh, devices: Sequence[Any] | None = None) -> jax.sharding.M
     return jax.sharding.Mesh(array.reshape([size for _, size in mesh.axes]), [name for name, _ in mesh.axes])
 
 
+@_arguments.checked
 def layout(sharding: jax.sharding.Sharding, shape: Sequence[int]) -> Layout:
     """The layout of an array of this shape with a NamedSharding.
 
@@ -88,11 +92,13 @@ def layout(sharding: jax.sharding.Sharding, shape: Sequence[int]) -> Layout:
     return result
 
 
+@_arguments.checked
 def layout_of(array: jax.Array) -> Layout:
     """The layout of an array, by its sharding and its shape, as layout()."""
     return layout(array.sharding, array.shape)
 
 
+@_arguments.checked
 def partition_spec(layout: Layout, mesh: Mesh, shape: Sequence[int]) -> jax.sharding.PartitionSpec:
     """The PartitionSpec that cuts as the layout does. Raises InvalidArgumentError for explicit tiles, and where a
     dimension has parts of different lengths, since JAX has only equal ones."""
@@ -108,6 +114,7 @@ def partition_spec(layout: Layout, mesh: Mesh, shape: Sequence[int]) -> jax.shar
     return PartitionSpec(*(tuple(axes) if len(axes) > 1 else axes[0] if axes else None for axes in dimensions))
 
 
+@_arguments.checked
 def sharding(
     layout: Layout, mesh: Mesh, shape: Sequence[int], over: jax.sharding.Mesh | None = None
 ) -> jax.sharding.NamedSharding:
@@ -133,6 +140,7 @@ def named(tree: Any) -> dict[str, Any]:
     return {".".join(_key_text(key) for key in path): leaf for path, leaf in leaves}
 
 
+@_arguments.checked
 def restored(tree: Any, values: Mapping[str, Any]) -> Any:
     """A pytree of the structure of `tree` with other values, by name, each with the sharding of the leaf that it
     replaces.

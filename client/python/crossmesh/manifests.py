@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import pathlib
 
+from crossmesh import _arguments
 from crossmesh._core import Manifest
 from crossmesh.errors import NotFoundError
 
 
+@_arguments.checked
 def manifest(source: str | os.PathLike[str]) -> Manifest:
     """The manifest of the file `source`: a manifest file (JSON), a safetensors file, or a folder of these, with or
     without an index.

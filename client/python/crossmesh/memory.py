@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from crossmesh import _core, _dtypes, planning
+from crossmesh import _arguments, _core, _dtypes, planning
 from crossmesh._core import Layout, Manifest, Mesh, Rules
 from crossmesh.errors import (
     DeadlineExceededError,
@@ -112,6 +112,7 @@ class _Peer:
         return bool(poll.poll(0))
 
 
+@_arguments.checked
 class WorkerMemory:
     """The memory socket of a worker of this host, by worker_memory(). Thread-safe; it keeps no connection.
 
@@ -217,6 +218,7 @@ class WorkerMemory:
         return f"<WorkerMemory at {self.path}>"
 
 
+@_arguments.checked
 def worker_memory(path: str | os.PathLike[str], timeout: float = 10.0) -> WorkerMemory:
     """The memory of the worker of this host that was started with `--memory-socket PATH`, of which `path` is this. It
     is asked when something is wanted, for at most `timeout` seconds: UnavailableError, DeadlineExceededError then."""
@@ -271,6 +273,7 @@ class Tile:
         return (1, 0)  # host memory
 
 
+@_arguments.checked
 class Storage:
     """A storage of a worker, mapped into this process, by WorkerMemory.storage(). A mapping of tensors' names.
 
@@ -368,6 +371,9 @@ class Storage:
 
     def tiles(self, tensor: str) -> tuple[Tile, ...]:
         """What the device holds of a tensor, box by box in the order of memory. NotFoundError: it holds nothing."""
+        return self._tiles_now(tensor)
+
+    def _tiles_now(self, tensor: str) -> tuple[Tile, ...]:
         self.check()
         if tensor not in self._tiles:
             raise NotFoundError(
@@ -402,7 +408,7 @@ class Storage:
 
     def __getitem__(self, tensor: str) -> numpy.ndarray[Any, Any]:
         """The array of a tensor's tile. UnimplementedError: it has several boxes, which tiles() gives."""
-        tiles = self.tiles(tensor)
+        tiles = self._tiles_now(tensor)
         if len(tiles) != 1:
             raise UnimplementedError(
                 f'tensor "{tensor}": expected a tile of one box, found {len(tiles)}; tiles() has each',

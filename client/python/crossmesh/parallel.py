@@ -13,12 +13,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from crossmesh import _arguments
 from crossmesh._core import Layout, Mesh
 from crossmesh.errors import InvalidArgumentError
 
 _ORDER = "tp-cp-ep-dp-pp"
 
 
+@_arguments.checked
 def megatron_meshes(
     devices: Sequence[str] | str,
     *,
@@ -55,21 +57,25 @@ def megatron_meshes(
                 whole.devices))
 
 
+@_arguments.checked
 def column(axis: str, rank: int = 2) -> Layout:
     """Of ColumnParallelLinear: its outputs, dimension 0, are cut; also of its bias, with rank 1."""
     return Layout.of([[axis], *([] for _ in range(rank - 1))])
 
 
+@_arguments.checked
 def row(axis: str, rank: int = 2) -> Layout:
     """Of RowParallelLinear: its inputs, the last dimension, are cut. Its bias is whole."""
     return Layout.of([*([] for _ in range(rank - 1)), [axis]])
 
 
+@_arguments.checked
 def whole(rank: int) -> Layout:
     """Of what every slot holds, such as a norm's weight, with so many dimensions."""
     return Layout.of([[] for _ in range(rank)])
 
 
+@_arguments.checked
 def vocabulary(axis: str, mesh: Mesh, shape: Sequence[int], *, multiple: int = 64) -> Layout:
     """Of VocabParallelEmbedding: rows are padded to a multiple, then cut into equal parts; no box has padding.
 
@@ -89,6 +95,7 @@ def vocabulary(axis: str, mesh: Mesh, shape: Sequence[int], *, multiple: int = 6
     return _by_rows(mesh, axis, shape, [[run] for run in rows])
 
 
+@_arguments.checked
 def merged(axis: str, mesh: Mesh, shape: Sequence[int], sizes: Sequence[int]) -> Layout:
     """Of MergedColumnParallelLinear, such as gate and up projection in one: each of the parts, which have `sizes` rows
     one after the other, is cut by itself. Megatron's fused gated linear_fc1 is the same. Raises InvalidArgumentError
@@ -106,6 +113,7 @@ def merged(axis: str, mesh: Mesh, shape: Sequence[int], sizes: Sequence[int]) ->
     return _by_rows(mesh, axis, shape, runs)
 
 
+@_arguments.checked
 def qkv(axis: str, mesh: Mesh, shape: Sequence[int], *, heads: int, kv_heads: int, head_size: int) -> Layout:
     """Of vLLM's QKVParallelLinear: rows of all `heads` query heads, then of `kv_heads` key heads, then of as many value
     heads, each of `head_size` rows. Where there are fewer key heads than parts, several parts have the same one. Raises

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crossmesh import _core, _pictures
+from crossmesh import _arguments, _core, _pictures
 from crossmesh._core import Layout, Manifest, Mesh, Rules
 from crossmesh.errors import FailedPreconditionError, InvalidArgumentError
 
@@ -81,6 +81,7 @@ class Timeline:
         return _pictures.svg_of_ports(self)
 
 
+@_arguments.checked
 class Plan:
     """A plan, by plan(), proven: each destination byte is written once, nothing can deadlock, memory stays within
     limits.
@@ -163,6 +164,7 @@ class Plan:
         return self.simulate()._repr_svg_() if self.summary["simulated"] else None
 
 
+@_arguments.checked
 def plan(
     manifest: Manifest,
     source: Side,
@@ -211,17 +213,20 @@ def plan(
     return Plan(_core.plan(inputs))
 
 
+@_arguments.checked
 def bound(manifest: Manifest, source: Side, destination: Side, **options: Any) -> Bound:
     """The least time that any plan could take, of a manifest from `source` to `destination`. Takes `options`, and
     raises errors, as plan() does."""
     return plan(manifest, source, destination, **options).bound
 
 
+@_arguments.checked
 def simulate(plan: Plan) -> Timeline:
     """Runs a plan on its network, chunk by chunk. UnimplementedError: it is a plan in several steps."""
     return plan.simulate()
 
 
+@_arguments.checked
 def schedules(
     pipeline: str | os.PathLike[str] | Mapping[str, Any],
     *,
@@ -268,12 +273,14 @@ def _side(name: str, side: Side) -> tuple[Mesh, Rules]:
     try:
         mesh, layouts = side
     except (TypeError, ValueError):
+        mesh = None
+    if not isinstance(mesh, (Mesh, str)):
         raise InvalidArgumentError(
-            f"{name}: expected a mesh and its rules, found {side!r}", name, "a mesh and its rules",
-            repr(side)) from None
+            f"{name}: expected a mesh and its rules, found {side!r}", name, "a mesh and its rules", repr(side))
     return mesh if isinstance(mesh, Mesh) else Mesh(mesh), rules(layouts)
 
 
+@_arguments.checked
 def rules(layouts: Rules | str | Layout | Mapping[str, Layout | str]) -> Rules:
     """Layout rules of their text, of one layout for all tensors, or of `layouts` by the names of tensors. Raises
     InvalidArgumentError for malformed ones, and names that rules would read as patterns."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from crossmesh import _cuts
+from crossmesh import _arguments, _cuts
 from crossmesh._core import Layout, Manifest, Mesh, Tensor
 from crossmesh._dtypes import name_of
 from crossmesh._redistribution import redistribute as redistribute
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _ORIGINS = ("distribute_tensor", "fsdp2")
 
 
+@_arguments.checked
 def mesh(device_mesh: DeviceMesh, devices: Sequence[str] | None = None) -> Mesh:
     """The mesh of a DeviceMesh. `devices` names the device of every global rank; without it rank r is device local.r.
 
@@ -48,6 +49,7 @@ def mesh(device_mesh: DeviceMesh, devices: Sequence[str] | None = None) -> Mesh:
     return Mesh.of(list(zip(names, (int(size) for size in ranks.shape), strict=True)), bound)
 
 
+@_arguments.checked
 def device_mesh(mesh: Mesh, device_type: str = "cpu", ranks: Sequence[int] | None = None) -> DeviceMesh:
     """The DeviceMesh of a mesh, over ranks 0, 1, ... in the order of slots, or over `ranks`. All ranks call it.
     `device_type` is torch's, such as "cpu" or "cuda"."""
@@ -59,6 +61,7 @@ def device_mesh(mesh: Mesh, device_type: str = "cpu", ranks: Sequence[int] | Non
     return DeviceMesh(device_type, order.reshape(sizes), mesh_dim_names=tuple(name for name, _ in mesh.axes))
 
 
+@_arguments.checked
 def layout(
     placements: Sequence[Placement],
     mesh: Mesh | DeviceMesh,
@@ -102,6 +105,7 @@ def layout(
     return _cuts.layout_of(slots, [plain] if order is None else [order, plain], ours, lengths)
 
 
+@_arguments.checked
 def layout_of(tensor: DTensor, *, origin: str | None = None) -> Layout:
     """The layout of a DTensor, by its placements, mesh and shape, as layout(), with its `origin`. Raises
     InvalidArgumentError also where the local tensor on this rank has another number of elements than the layout gives
@@ -123,6 +127,7 @@ def layout_of(tensor: DTensor, *, origin: str | None = None) -> Layout:
     return found
 
 
+@_arguments.checked
 def placements(layout: Layout, mesh: Mesh, shape: Sequence[int]) -> list[Placement]:
     """The placements by which distribute_tensor puts the same bytes into the same slots.
 
@@ -141,6 +146,7 @@ def placements(layout: Layout, mesh: Mesh, shape: Sequence[int]) -> list[Placeme
     return result
 
 
+@_arguments.checked
 def manifest(state_dict: Mapping[str, Any]) -> Manifest:
     """The manifest of a state_dict of tensors and DTensors, in its order, with their whole shapes.
 

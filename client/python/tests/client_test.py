@@ -65,7 +65,7 @@ def test_the_network_is_described_and_a_lost_race_is_told(client):
 
 def test_a_plan_of_the_controller_is_that_of_the_package(client):
     client.network.set({})
-    with pytest.raises(errors.InvalidArgumentError, match=r"expected a Manifest or the name of .*, found list"):
+    with pytest.raises(errors.InvalidArgumentError, match=r"manifest .*: expected Manifest \| str, found list of"):
         client.plan(list(MANIFEST), (MESH, "* [...]"), (MESH, "* [...]"))
     sides = (crossmesh.Mesh(MESH), "w [fsdp, -]\n* [fsdp] chunk"), (crossmesh.Mesh(MESH), "* [...]  # whole")
     told = client.plan(MANIFEST, *sides)

@@ -216,6 +216,37 @@ def test_a_bound_of_memory_and_addresses_of_all_machines_are_the_workers(cluster
             worker.storage("large", "l.0", manifest, "x=1 on l.0", "* [-]")
 
 
+# In a network of its own, where `lo` has an address that other machines could have.
+NOT_LOOPBACK = """
+import ctypes, fcntl, socket, struct, sys
+
+if ctypes.CDLL(None).unshare(0x50000000) != 0:  # CLONE_NEWUSER | CLONE_NEWNET
+    sys.exit("not allowed")
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+    fcntl.ioctl(control, 0x8914, struct.pack("16sH14x", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
+    address = struct.pack("16sH2x4s8x", b"lo", socket.AF_INET, socket.inet_aton("192.0.2.1"))
+    fcntl.ioctl(control, 0x8916, address)  # SIOCSIFADDR, in place of 127.0.0.1
+import crossmesh
+
+for options in ({}, {"insecure": True}, {"trusted_networks": ["192.0.2.0/24"]}):
+    try:
+        crossmesh.Worker("exposed", "x.0", sys.argv[1], listen=f"unix:{sys.argv[2]}/w.sock", **options).stop()
+        print("starts")
+    except crossmesh.errors.InvalidArgumentError as error:
+        print(error)
+"""
+
+
+def test_data_goes_over_what_is_not_loopback_where_that_is_allowed(cluster, tmp_path):
+    done = _run(NOT_LOOPBACK, cluster.address, str(tmp_path))
+    if done.stderr == "not allowed\n":
+        pytest.skip("this machine lets no process have a network of its own")
+    refused, *allowed = done.stdout.splitlines()
+    assert (done.returncode, allowed) == (0, ["starts", "starts"]), done.stderr
+    assert refused.startswith('data interface "lo": expected a loopback address')
+    assert "found 192.0.2.1" in refused
+
+
 def test_a_drain_that_the_controller_asks_for_ends_the_wait(cluster):
     with crossmesh.Worker("drained", "d.0", cluster.address) as worker:
         assert not worker.wait(0.01)
