@@ -1,4 +1,4 @@
-#include "worker/executor/streaming_copy.h"
+#include "common/base/streaming_copy.h"
 
 #include <cstring>
 

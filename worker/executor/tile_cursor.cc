@@ -2,11 +2,11 @@
 
 #include "common/base/check.h"
 #include "common/base/row_fetch.h"
+#include "common/base/streaming_copy.h"
 #include "common/numbers/element_converter.h"
 #include "common/plan/plan.h"
 #include "worker/executor/leaf_checksum.h"
 #include "worker/executor/source_scales.h"
-#include "worker/executor/streaming_copy.h"
 #include "worker/transport/pieces.h"
 
 #include <algorithm>

@@ -158,6 +158,9 @@ class GpuStorage(memory.Storage):
     def _is_one_piece(self, local: Any) -> bool:
         return bool(local.is_contiguous())
 
+    def _copy(self, target: Any, source: Any) -> None:
+        target[...] = source
+
     def _copied(self) -> None:
         torch = importlib.import_module("torch")
         if torch.cuda.is_available():

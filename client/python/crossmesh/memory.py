@@ -44,6 +44,8 @@ __all__ = ["Storage", "StorageState", "Tile", "WorkerMemory", "worker_memory"]
 
 _DATAGRAM_BYTES_MAX = 64 * 1024
 _PAGE_BYTES = 4096
+# What is copied past the processor's caches; less may be used while it is still there.
+_STREAMED_BYTES_MIN = 256 * 1024
 # Of the page that a storage's worker and its users share (common/memory_protocol/storage_sequence.h).
 _GENERATION_AT = 64
 
@@ -242,7 +244,7 @@ class Tile:
     offset: int
     generation: int
 
-    @property
+    @functools.cached_property
     def shape(self) -> tuple[int, ...]:
         """Of the box."""
         return tuple(interval.stop - interval.start for interval in self.box)
@@ -346,7 +348,10 @@ class Storage:
 
     def refresh(self) -> Storage:
         """Maps the latest generation, and returns itself. Tiles and arrays of the one before stay what they were."""
-        self._open({"op": "open"})
+        try:
+            self.check()  # takes no call
+        except (FailedPreconditionError, UnavailableError):
+            self._open({"op": "open"})
         return self
 
     def check(self) -> None:
@@ -432,7 +437,7 @@ class Storage:
         InvalidArgumentError names the tensor that lacks, or has another shape or type; then nothing is written.
         """
         for target, source in self._pairs(values):
-            target[...] = source
+            self._copy(target, source)
         self._copied()
 
     def read(self, values: Mapping[str, Any]) -> None:
@@ -443,7 +448,7 @@ class Storage:
         may only be read, or one of JAX; then nothing is written.
         """
         for source, target in self._pairs(values, written=True):
-            target[...] = source
+            self._copy(target, source)
         self._copied()
 
     def _target(self, tile: Tile) -> Any:
@@ -456,6 +461,13 @@ class Storage:
 
     def _is_one_piece(self, local: Any) -> bool:
         return bool(local.flags.c_contiguous)
+
+    def _copy(self, target: Any, source: Any) -> None:
+        """Of elements of one type."""
+        if target.nbytes >= _STREAMED_BYTES_MIN and target.flags.c_contiguous and source.flags.c_contiguous:
+            _core.copy_bytes(target.reshape(-1).view(numpy.uint8), source.reshape(-1).view(numpy.uint8))
+        else:
+            target[...] = source
 
     def _copied(self) -> None:
         """Returns when all that was to be copied is there."""
@@ -514,10 +526,13 @@ def _array_of(name: str, value: Any, dtype: str, written: bool) -> numpy.ndarray
         if value.device.type != "cpu":
             raise _refused(name, "memory of the host", f"that of {value.device}")
         value = value.detach()
-        if _dtypes.name_of(f'tensor "{name}"', value.dtype) == dtype and dtype in _RAW_NAMES:
+        if dtype in _RAW_NAMES and _dtypes.name_of(f'tensor "{name}"', value.dtype) == dtype:
             torch = importlib.import_module("torch")
             return value.view(getattr(torch, f"int{8 * kind.itemsize}")).numpy().view(kind)  # type: ignore[no-any-return]
-        value = value.numpy()
+        try:
+            value = value.numpy()
+        except TypeError as error:  # elements that numpy does not have
+            raise _refused(name, f"elements of {dtype} ({kind})", str(value.dtype)) from error
     found = checked_array(name, value, written)
     if found.dtype != kind:
         raise _refused(name, f"elements of {dtype} ({kind})", str(found.dtype))

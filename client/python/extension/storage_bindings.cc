@@ -1,6 +1,7 @@
 #include "client/planning/layout_rule_text.h"
 #include "client/python/extension/bindings.h"
 #include "client/python/extension/python_values.h"
+#include "common/base/streaming_copy.h"
 #include "common/mesh/data_type.h"
 #include "common/mesh/device.h"
 #include "common/mesh/manifest.h"
@@ -11,7 +12,10 @@
 #include "common/reshard/reshard_tensors.h"
 #include "crossmesh/v1/tensor.pb.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +23,7 @@
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
 namespace crossmesh {
@@ -74,6 +79,26 @@ nb::tuple LayOutStorage(const Manifest& manifest, const Mesh& mesh, const TextRu
   return nb::make_tuple(layout.bytes, TilesOf(tensors, manifest, layout, rank));
 }
 
+using WrittenBytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using ReadBytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+void CopyBytes(const WrittenBytes& target, const ReadBytes& source) {
+  if (target.size() != source.size()) {
+    RaiseStatus(absl::InvalidArgumentError(absl::StrCat(
+        "source: expected ", target.size(), " bytes, as target has, found ", source.size())));
+  }
+  auto* const to = reinterpret_cast<std::byte*>(target.data());
+  const auto* const from = reinterpret_cast<const std::byte*>(source.data());
+  const nb::gil_scoped_release released;
+  if (std::max<const std::byte*>(to, from) - std::min<const std::byte*>(to, from) <
+      static_cast<ptrdiff_t>(target.size())) {
+    std::memmove(to, from, target.size());
+    return;
+  }
+  CopyStreaming(to, from, static_cast<int64_t>(target.size()));
+  FinishStreaming();
+}
+
 }  // namespace
 
 void BindStorage(nb::module_& module) {
@@ -87,6 +112,9 @@ void BindStorage(nb::module_& module) {
               "tuple[int, dict[str, tuple[int, str, tuple[tuple[slice, ...], ...]]]]"),
       "The size of a device's storage in bytes, and by tensor that it holds a part of: where "
       "its tile begins, its type, and the tile's boxes.");
+  module.def("copy_bytes", &CopyBytes, nb::arg("target").noconvert(), nb::arg("source").noconvert(),
+             nb::sig("def copy_bytes(target: typing.Any, source: typing.Any) -> None"),
+             "Copies past the processor's caches, where both do not overlap, without the GIL.");
 }
 
 }  // namespace crossmesh

@@ -201,6 +201,78 @@ def test_whatever_has_memory_is_read_into(cluster):
     assert storages[0]["s"] == 0.5
 
 
+LARGE = crossmesh.Manifest([crossmesh.Tensor("w", "F32", [300, 1000]), crossmesh.Tensor("v", "F32", [300, 1000])])
+
+
+def _large(cluster):
+    return cluster.memory(0).storage("large", "node-0.0", LARGE, "a=1 on node-0.0", "* [...]")
+
+
+def test_large_tensors_are_copied_whatever_lies_how(cluster):
+    """As large as goes past the processor's caches, in memory that begins anywhere, in rows and in columns."""
+    generator = numpy.random.default_rng(9)
+    count = 300 * 1000
+    for first in (0, 1, 3, 16):
+        values = {"w": generator.random(count + first, "f4")[first:].reshape(300, 1000),
+                  "v": numpy.asfortranarray(generator.random((300, 1000), "f4"))}
+        storage = _large(cluster)
+        storage.fill(values)
+        around = {name: numpy.full(count + 64, -1, "f4") for name in values}
+        got = {name: array[first:first + count].reshape(300, 1000) for name, array in around.items()}
+        storage.read(got)
+        for name, value in values.items():
+            assert _bytes(storage[name]) == _bytes(value) and _bytes(got[name]) == _bytes(value)
+            assert (around[name][:first] == -1).all() and (around[name][first + count:] == -1).all()
+    with pytest.raises(errors.InvalidArgumentError, match="source: expected 4 bytes, as target has, found 3"):
+        crossmesh._core.copy_bytes(numpy.zeros(4, "u1"), numpy.zeros(3, "u1"))
+
+
+@pytest.mark.parametrize("shift", [-64, -1, 0, 1, 64])
+def test_a_value_that_lies_across_the_storage_itself_is_copied_as_it_was(cluster, shift):
+    storage = _large(cluster)
+    elements = numpy.frombuffer(storage._map, "f4", 400_000)
+    elements[...] = numpy.arange(400_000)
+    source = elements[1000 + shift:301_000 + shift].reshape(300, 1000)
+    was = source.copy()
+    storage._copy(elements[1000:301_000].reshape(300, 1000), source)
+    assert _bytes(elements[1000:301_000]) == _bytes(was)
+
+
+def test_a_refresh_asks_its_worker_only_where_there_is_another_generation(cluster, monkeypatch):
+    source, *_ = sources = _storages(cluster, "asks")
+    for storage in sources:
+        storage.fill(_values(10))
+    target = _storages(cluster, "asked", "* [...]")[0]
+    asked, ask = [], memory.WorkerMemory._ask
+
+    def watched(of, request):
+        asked.append(request["op"])
+        return ask(of, request)
+
+    monkeypatch.setattr(memory.WorkerMemory, "_ask", watched)
+    assert source.refresh() is source and target.refresh() is target
+    assert not asked
+    cluster.client.reshard(MANIFEST, (MESH, RULES, "asks"), (MESH, "* [...]", "asked"))
+    source.refresh()
+    assert not asked
+    assert target.refresh().generation == 2
+    assert asked == ["open", "sequence"]
+    assert _bytes(target["w"]) == _bytes(_values(10)["w"])
+    _delete_once_unused(source)
+    again = source.memory.storage("asks", "node-0.0", MANIFEST, MESH, RULES)
+    again["w"][...] = 5
+    assert (source.refresh()["w"] == 5).all()
+
+
+def _delete_once_unused(storage):
+    """A worker lets go of what an operation used soon after that has committed."""
+    while True:
+        try:
+            return storage.memory.delete(storage.name, storage.device)
+        except errors.FailedPreconditionError:
+            pass
+
+
 def test_storages_of_another_size_or_device_are_refused(cluster):
     worker = crossmesh.worker_memory(cluster.memory_socket(0))
     worker.storage("sized", "node-0.0", MANIFEST, MESH, RULES)

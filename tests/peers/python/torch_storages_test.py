@@ -185,6 +185,8 @@ def test_what_a_dtensor_has_in_several_boxes_must_be_one_piece_of_memory(cluster
     assert [tile.array.tolist() for tile in storage.tiles("w")] == [[[0, 1, 2, 3]], [[4, 5, 6, 7]]]
     with pytest.raises(errors.InvalidArgumentError, match='"w": expected memory of the host, found that of meta'):
         storage.fill({"w": torch.zeros(6, 4, device="meta")})
+    with pytest.raises(errors.InvalidArgumentError, match=r'"w": expected elements of F32 \(float32\), found torch.bf'):
+        storage.fill({"w": torch.zeros(6, 4, dtype=torch.bfloat16)})
     for local, found in ((torch.zeros(4, 2).t(), "8 in pieces"), (torch.zeros(3, 4), "12 in one piece")):
         with pytest.raises(errors.InvalidArgumentError, match=f"expected 8 elements in one piece, found {found}"):
             storage.fill({"w": Local(local)})
