@@ -144,6 +144,16 @@ def test_the_extension_itself_holds_what_it_is_lent_and_lets_go_of_it_on_stop(cl
     other.extend(b"x")
 
 
+def test_what_was_deleted_by_others_is_let_go_of_on_stop(cluster):
+    """By a thread without the GIL, so that something else has to."""
+    memory = bytearray(64)
+    worker = crossmesh.Worker("deletes", "m.0", cluster.address)
+    worker._embedded.lend("one", "m.0", memory)
+    worker.memory.delete("one", "m.0")
+    worker.stop()
+    memory.extend(b"x")
+
+
 @pytest.mark.parametrize(("memory", "bytes_of_it"), [
     (bytearray(64), 64), (memoryview(bytearray(32)), 32), (numpy.zeros((4, 4), "f4"), 64), (numpy.zeros(()), 8)])
 def test_whatever_has_the_buffer_protocol_can_be_lent(workers, memory, bytes_of_it):
