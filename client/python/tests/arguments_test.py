@@ -46,6 +46,7 @@ def test_a_client_names_the_argument_what_it_expected_and_what_it_found(cluster)
         "argument address of connect", "str | Sequence[str] | None", "list of str, int")
     assert refused(crossmesh.connect, NOWHERE, call_timeout="1 s") == (
         "argument call_timeout of connect", "float", "str '1 s'")
+    assert refused(crossmesh.connect, NOWHERE, insecure=None) == ("argument insecure of connect", "bool", "None")
     one = crossmesh.connect(NOWHERE)
     assert refused(one.meshes.create, "m", 3) == ("argument mesh of Meshes.create", "Mesh | str", "int 3")
     assert refused(one.manifests.put, None, MANIFEST) == ("argument name of Manifests.put", "str", "None")

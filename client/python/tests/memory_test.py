@@ -223,6 +223,9 @@ def test_large_tensors_are_copied_whatever_lies_how(cluster):
         for name, value in values.items():
             assert _bytes(storage[name]) == _bytes(value) and _bytes(got[name]) == _bytes(value)
             assert (around[name][:first] == -1).all() and (around[name][first + count:] == -1).all()
+        columns = {"w": numpy.zeros((300, 1000), "f4", order="F"), "v": numpy.zeros((300, 2000), "f4")[:, ::2]}
+        storage.read(columns)
+        assert all(_bytes(columns[name]) == _bytes(value) for name, value in values.items())
     with pytest.raises(errors.InvalidArgumentError, match="source: expected 4 bytes, as target has, found 3"):
         crossmesh._core.copy_bytes(numpy.zeros(4, "u1"), numpy.zeros(3, "u1"))
 
