@@ -18,15 +18,25 @@ absl::Status AddByLayer(const GridFlags& flags, const GridOfRequest& of, nlohman
                         std::string& text) {
   const GridRequest& request = of.request;
   ASSIGN_OR_RETURN(const DescribedDevices described, flags.ReadDescribedDevices());
-  ASSIGN_OR_RETURN(LayerProgram program,
-                   ProgramOfGrid(request, of.grid, described.devices,
-                                 {request.step.training().overlaps, request.pending_scatters}));
-  ASSIGN_OR_RETURN(const auto planned, PlanLayers(std::move(program), described.topology));
-  const v1::LayerRunSummary run = planned->Summary().layers();
-  document["program_seconds"] = planned->run.seconds;
+  ASSIGN_OR_RETURN(const WindowedGrid program,
+                   PlanProgramOfGrid(request, of.grid, described,
+                                     {request.step.training().overlaps, request.chooses_scatters}));
+  const v1::LayerRunSummary run = program.planned->Summary().layers();
+  document["program_seconds"] = program.planned->run.seconds;
+  document["pending_scatters"] = program.pending_scatters;
   document["layers"] = LayerExposuresDocument(run);
   absl::StrAppend(&text, "\n", LayerExposuresText(run),
-                  "\nas a program: ", FormatSeconds(planned->run.seconds), "\n");
+                  "\nas a program: ", FormatSeconds(program.planned->run.seconds),
+                  "\npending scatters: ", program.pending_scatters, " of each matrix, ");
+  if (!request.chooses_scatters) {
+    absl::StrAppend(&text, "given\n");
+    return absl::OkStatus();
+  }
+  document["pending_scatters_max"] = program.pending_scatters_max;
+  document["seconds_of_max"] = program.seconds_of_max;
+  absl::StrAppend(&text, "the fewest with which a step takes no longer than with ",
+                  program.pending_scatters_max, ", the most that there are and have memory: ",
+                  FormatSeconds(program.seconds_of_max), "\n");
   return absl::OkStatus();
 }
 

@@ -61,5 +61,33 @@ TEST(GridByLayerTest, AGridIsExplainedLayerByLayer) {
   EXPECT_THAT(refused.error, HasSubstr("expected --devices"));
 }
 
+// Of NICs that cannot keep up, with as many as memory has room for, or as was said.
+TEST(GridByLayerTest, PendingScattersAreChosenOrGiven) {
+  const std::string explain =
+      absl::StrCat("grid explain z=8 ", kModel,
+                   "--devices a.0,b.0,c.0,d.0,e.0,f.0,g.0,h.0 --device a100 --by-layer ");
+  EXPECT_THAT(Explained(explain),
+              AllOf(HasSubstr("the fewest with which a step takes no longer than with 8, the most"),
+                    HasSubstr("1 of each matrix may be pending, at least; programs choose")));
+  const nlohmann::json chosen = nlohmann::json::parse(Explained(absl::StrCat(explain, "--json")));
+  EXPECT_EQ(chosen["pending_scatters_max"], 8);
+  EXPECT_GE(chosen["pending_scatters"], 1);
+  EXPECT_LE(chosen["pending_scatters"], 8);
+  EXPECT_LE(chosen["program_seconds"].get<double>(),
+            1.001 * chosen["seconds_of_max"].get<double>());
+  const std::string of_three = absl::StrCat(explain, "--pending-scatters 3 ");
+  EXPECT_THAT(Explained(of_three), AllOf(HasSubstr("pending scatters: 3 of each matrix, given"),
+                                         HasSubstr("3 of each matrix may be pending, given")));
+  const nlohmann::json given = nlohmann::json::parse(Explained(absl::StrCat(of_three, "--json")));
+  EXPECT_EQ(given["pending_scatters"], 3);
+  EXPECT_GT(given["memory"]["terms"]["pending scatters"].get<double>(),
+            chosen["memory"]["terms"]["pending scatters"].get<double>());
+  // Room for one beside all else.
+  const auto bytes = chosen["memory"]["bytes"].get<double>();
+  const nlohmann::json tight = nlohmann::json::parse(
+      Explained(absl::StrCat(explain, "--memory ", static_cast<int64_t>(bytes), " --json")));
+  EXPECT_EQ(tight["pending_scatters_max"], 1);
+}
+
 }  // namespace
 }  // namespace crossmesh

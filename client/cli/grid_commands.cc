@@ -206,7 +206,6 @@ void AddNamedGridsCommand(Cli& cli, CLI::App& group, const NamedGridsCommand& na
   if (named.count > 0) grids.Expect(named.count);
   flags->grid.AddTo(command);
   if (named.action == ExplainGrid) {
-    flags->grid.AddProgramTo(command);
     AddFlag(command, "--by-layer", flags->by_layer,
             "Also what of each layer's collectives is exposed, by the program of the grid on "
             "--devices");

@@ -222,6 +222,8 @@ TEST(GridCommandsTest, WhatCannotBeIsNamed) {
       {"rank --devices a.0-7 --most q=2", "--most: grid: expected axes"},
       {"rank --devices a.0-7 --overlaps none,oar", "expected none by itself"},
       {"rank --devices a.0-7 --zero 4", "zero: expected 0 to 3, found 4"},
+      {"rank --devices a.0-7 --pending-scatters 0",
+       "pending scatters: expected 1 to 1e+06, found 0"},
       {"rank --devices a.0-7 --chunks 2", "chunks: expected more than 1 with schedule"},
       {"rank --devices a.0-7 --memory 1000000", "the least is "},
       {"rank --devices a.0-7 --model GPT-5B", "expected --model or the sizes of one, found both"},

@@ -37,10 +37,9 @@ absl::Status DrawGrids(Cli& cli, const GridDrawFlags& flags) {
   std::vector<DrawnLayers> drawn;
   for (const std::string& text : flags.grids) {
     for (const auto& [name, form] : forms) {
-      ASSIGN_OR_RETURN(LayerProgram program, ProgramOfGrid(request, text, described.devices,
-                                                           {form, request.pending_scatters}));
-      ASSIGN_OR_RETURN(auto planned, PlanLayers(std::move(program), described.topology));
-      drawn.push_back({.title = absl::StrCat(text, name), .planned = std::move(planned)});
+      ASSIGN_OR_RETURN(WindowedGrid program, PlanProgramOfGrid(request, text, described,
+                                                               {form, request.chooses_scatters}));
+      drawn.push_back({.title = absl::StrCat(text, name), .planned = std::move(program.planned)});
     }
   }
   RETURN_IF_ERROR(DrawPicture(LayersPicture(drawn), flags.svg));
@@ -60,7 +59,6 @@ void AddGridDrawCommand(Cli& cli, CLI::App& group) {
             "Sizes of axes, e.g. r=4,z=8; with others of some layers, r=4,z=8+z=32@mlp")
       .Required();
   flags->grid.AddTo(command);
-  flags->grid.AddProgramTo(command);
   AddFlag(command, "--without-overlaps", flags->without_overlaps,
           "Draws each also as it is when nothing overlaps");
   AddOption(command, "--svg", flags->svg, "File: .svg, .png or .pdf").ShowDefault();

@@ -99,6 +99,9 @@ void GridFlags::AddTrainingTo(CLI::App& command) {
             "split_batch, or none")
       .SplitAt(',')
       .OneOf({"oar", "ors", "oag", "backward_gathers", "split_batch", "none"});
+  AddOption(command, "--pending-scatters", pending_scatters_,
+            "Gradients of a matrix whose scatters may be under way at once; without it, programs "
+            "choose, and memory has 1");
   AddOption(command, "--order", order_,
             "Axes from neighbours on; without it c,r,z,context,expert,pipeline,data");
 }
@@ -130,12 +133,6 @@ void GridFlags::AddTo(CLI::App& command) {
 
 void GridFlags::AddLimitsTo(CLI::App& command) {
   AddOption(command, "--most", most_, "Largest sizes of axes, e.g. r=8,pipeline=4").SplitAt(',');
-}
-
-void GridFlags::AddProgramTo(CLI::App& command) {
-  AddOption(command, "--pending-scatters", pending_scatters_,
-            "Gradients of a matrix whose scatters may be under way at once")
-      .ShowDefault();
 }
 
 absl::StatusOr<Transformer> GridFlags::ReadModel() const {
@@ -185,6 +182,7 @@ absl::StatusOr<Training> GridFlags::ReadTraining() const {
                     .expert_imbalance = imbalance_,
                     .zero = zero_,
                     .cached_layers = cached_layers_};
+  if (pending_scatters_) training.pending_scatters = *pending_scatters_;
   ASSIGN_OR_RETURN(training.activations, ParseActivationForm(activations_));
   ASSIGN_OR_RETURN(training.vectors, ParseVectorForm(vectors_));
   ASSIGN_OR_RETURN(training.recompute, ParseRecompute(recompute_));
@@ -310,10 +308,6 @@ absl::StatusOr<GridRequest> GridFlags::Read() const {
 }
 
 absl::StatusOr<GridRequest> GridFlags::ReadWith(Network network) const {
-  if (pending_scatters_ < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--pending-scatters: expected at least 1, found ", pending_scatters_));
-  }
   ASSIGN_OR_RETURN(Transformer model, ReadModel());
   ASSIGN_OR_RETURN(const Training training, ReadTraining());
   ASSIGN_OR_RETURN(DeviceProfile device, ReadDevice());
@@ -326,7 +320,7 @@ absl::StatusOr<GridRequest> GridFlags::ReadWith(Network network) const {
   ASSIGN_OR_RETURN(GridLimits limits, ReadLimits());
   ASSIGN_OR_RETURN(StepModel step, StepModel::Create(std::move(model), training, std::move(device),
                                                      std::move(network.rates)));
-  return GridRequest{std::move(step), limits, std::move(network.text), pending_scatters_};
+  return GridRequest{std::move(step), limits, std::move(network.text), !pending_scatters_};
 }
 
 }  // namespace crossmesh

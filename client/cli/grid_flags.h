@@ -26,7 +26,7 @@ struct GridRequest {
   StepModel step;
   GridLimits limits;
   std::string network;           // where the rates come from, for people
-  int32_t pending_scatters = 2;  // of programs
+  bool chooses_scatters = true;  // of programs: how many may be pending was not said
 };
 
 // Devices, and the network that they are on, as files and flags have it.
@@ -43,8 +43,6 @@ class GridFlags {
   void AddModelTo(CLI::App& command);
   // Of the ranking alone: which grids are looked at.
   void AddLimitsTo(CLI::App& command);
-  // Of programs alone.
-  void AddProgramTo(CLI::App& command);
 
   // InvalidArgument names the flag or the file.
   absl::StatusOr<GridRequest> Read() const;
@@ -101,7 +99,7 @@ class GridFlags {
   int32_t zero_ = 0;
   int64_t cached_layers_ = 0;
   std::vector<std::string> overlaps_ = {"oar", "ors", "oag"};
-  int32_t pending_scatters_ = 2;
+  std::optional<int64_t> pending_scatters_;
   std::string order_;
   std::string device_ = "h100";
   std::string products_;

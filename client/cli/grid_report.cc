@@ -105,6 +105,14 @@ std::string CollectivesTable(const GridRequest& request, const RankedGrid& grid)
   return table.row_count() == 0 ? "" : absl::StrCat("\n", table.ToString());
 }
 
+// Nothing where none are deferred.
+std::string PendingScattersLine(const GridRequest& request, const RankedGrid& grid) {
+  const Training& training = request.step.training();
+  if (grid.shape.grid.z() == 1 || !training.overlaps.weight_gradients) return "";
+  return ReportLine("scatters", training.pending_scatters, " of each matrix may be pending, ",
+                    request.chooses_scatters ? "at least; programs choose (--by-layer)" : "given");
+}
+
 // What the schedule makes of equal stages, op by op.
 std::optional<ScheduleRun> SimulatedRun(const GridRequest& request, const RankedGrid& grid) {
   if (grid.shape.grid.pipeline() == 1) return std::nullopt;
@@ -199,6 +207,7 @@ nlohmann::json GridRankingDocument(const GridRequest& request, const GridRanking
                                    const GridRankingView& view) {
   nlohmann::json document = {{"network", request.network},
                              {"feasible", ranking.feasible.size()},
+                             {"pending_scatters", request.step.training().pending_scatters},
                              {"grids", nlohmann::json::array()},
                              {"refused", nlohmann::json::array()}};
   for (const RankedGrid& grid : ranking.feasible) {
@@ -237,7 +246,8 @@ std::string GridExplanation(const GridRequest& request, const RankedGrid& grid) 
                  " microbatches of ", grid.shape.microbatch),
       ReportLine("network", request.network),
       ReportLine("device", DeviceText(request.step.device())),
-      ReportLine("overlap", SlowdownText(request.step.device())));
+      ReportLine("overlap", SlowdownText(request.step.device())),
+      PendingScattersLine(request, grid));
   if (const std::optional<ScheduleRun> run = SimulatedRun(request, grid)) {
     absl::StrAppend(&text,
                     ReportLine("schedule", GridScheduleName(request.step.training().schedule), ", ",
@@ -357,6 +367,7 @@ std::string GridMemoryText(const GridRequest& request, std::span<const RankedGri
 
 nlohmann::json GridMemoryDocument(const GridRequest& request, std::span<const RankedGrid> grids) {
   nlohmann::json document = {{"memory_bytes_max", request.step.device().memory_bytes},
+                             {"pending_scatters", request.step.training().pending_scatters},
                              {"grids", nlohmann::json::array()}};
   for (const RankedGrid& grid : grids) {
     const MemoryTerms terms = request.step.Memory(grid.shape);

@@ -52,6 +52,7 @@ struct RehearsedGrid {
   std::optional<RankedGrid> ranked = std::nullopt;
   std::optional<LayerGridsPrice> of_layers = std::nullopt;
   int64_t rank = 0;  // by the cost model, from 1
+  int64_t pending_scatters = 0;
   double predicted = 0;
   double measured = 0;
   double exposed = 0;          // as predicted
@@ -119,20 +120,22 @@ absl::StatusOr<std::vector<RehearsedGrid>> Choose(const GridRequest& request,
 // How a grid is carried out on a cluster.
 struct Rehearsal {
   Client& client;
-  const std::vector<DeviceId>& devices;
+  const DescribedDevices& described;
   const v1::Topology& topology;
-  int32_t pending_scatters;
+  bool chooses_scatters;
   TuneFindings& findings;
 };
 
 absl::Status Rehearse(const Rehearsal& on, const StepModel& step, const GridTuneFlags& flags,
                       RehearsedGrid& grid) {
   const ProgramForm form{.overlaps = step.training().overlaps,
-                         .pending_scatters = on.pending_scatters};
-  ASSIGN_OR_RETURN(const LayerProgram program,
+                         .chooses_scatters = on.chooses_scatters};
+  ASSIGN_OR_RETURN(const WindowedGrid planned,
                    grid.ranked.has_value()
-                       ? ProgramOfGrid(step, grid.ranked->shape, on.devices, form)
-                       : ProgramOfGrid(step, *grid.of_layers, on.devices, form));
+                       ? PlanProgramOfGrid(step, grid.ranked->shape, on.described, form)
+                       : PlanProgramOfGrid(step, *grid.of_layers, on.described, form));
+  const LayerProgram& program = planned.program();
+  grid.pending_scatters = planned.pending_scatters;
   v1::StartPipelineRequest request;
   *request.mutable_inline_layers() = ToProto(program);
   request.mutable_inline_layers()->set_name("grid");
@@ -194,13 +197,14 @@ std::string LayersText(const std::vector<RehearsedGrid>& grids) {
 
 std::string TuneText(const GridRequest& request, const std::vector<RehearsedGrid>& grids,
                      const TuneFindings& findings) {
-  TextTable table({"GRID", "MICROBATCHES>", "RATES", "COST MODEL>", "PREDICTED>", "EXPOSED>",
-                   "MEASURED>", "RATIO>"});
+  TextTable table({"GRID", "MICROBATCHES>", "PENDING SCATTERS>", "RATES", "COST MODEL>",
+                   "PREDICTED>", "EXPOSED>", "MEASURED>", "RATIO>"});
   std::string failures;
   for (const RehearsedGrid& grid : grids) {
     const std::string name = grid.name();
     const bool ok = grid.outcome.ok();
     table.AddRow({name, absl::StrCat(grid.microbatches()),
+                  ok ? absl::StrCat(grid.pending_scatters) : "-",
                   absl::StrJoin(SourcesOf(request, grid), ", "), FormatSeconds(grid.modelled()),
                   ok ? FormatSeconds(grid.predicted) : "-", ok ? FormatSeconds(grid.exposed) : "-",
                   ok ? FormatSeconds(grid.measured) : "-", ok ? RatioOf(grid) : "-"});
@@ -231,6 +235,7 @@ nlohmann::json TuneDocument(const GridRequest& request, const std::vector<Rehear
       of["error"] = std::string(grid.outcome.message());
       continue;
     }
+    of["pending_scatters"] = grid.pending_scatters;
     of["predicted_seconds"] = grid.predicted;
     of["exposed_seconds"] = grid.exposed;
     of["measured_seconds"] = grid.measured;
@@ -247,15 +252,16 @@ absl::Status Tune(Cli& cli, const GridTuneFlags& flags) {
     return absl::InvalidArgumentError(absl::StrCat("--top and --iterations: expected at least 1, ",
                                                    "found ", flags.top, " and ", flags.iterations));
   }
-  ASSIGN_OR_RETURN(const std::vector<DeviceId> devices, flags.grid.ReadDevices());
+  DescribedDevices described;
+  ASSIGN_OR_RETURN(described.devices, flags.grid.ReadDevices());
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const v1::Network network, client.GetNetwork());
-  ASSIGN_OR_RETURN(const Topology topology, FromProto(network.topology()));
+  ASSIGN_OR_RETURN(described.topology, FromProto(network.topology()));
   std::optional<MeasuredAxes> axes;
   if (network.has_axes()) {
     ASSIGN_OR_RETURN(axes, FromProto(network.axes()));
   }
-  ASSIGN_OR_RETURN(const GridRequest request, flags.grid.ReadOn(topology, axes));
+  ASSIGN_OR_RETURN(const GridRequest request, flags.grid.ReadOn(described.topology, axes));
   ASSIGN_OR_RETURN(std::vector<RehearsedGrid> grids, Choose(request, flags));
   const RealClock clock;
   Progress progress("tune", std::ssize(grids), Progress::FormFor(cli.json()), clock);
@@ -266,7 +272,7 @@ absl::Status Tune(Cli& cli, const GridTuneFlags& flags) {
     const std::string name = grids[place].name();
     progress.Update(static_cast<int64_t>(place), name);
     grids[place].outcome =
-        Rehearse({client, devices, network.topology(), request.pending_scatters, findings},
+        Rehearse({client, described, network.topology(), request.chooses_scatters, findings},
                  request.step, flags, grids[place]);
     failed.Update(At(name, grids[place].outcome));
   }
@@ -295,7 +301,6 @@ void AddGridTuneCommand(Cli& cli, CLI::App& group) {
   cli.AddControllerFlags(command);
   flags->grid.AddTo(command);
   flags->grid.AddLimitsTo(command);
-  flags->grid.AddProgramTo(command);
   AddOption(command, "--top", flags->top, "So many of the best grids").ShowDefault();
   AddOption(command, "--iterations", flags->iterations, "Of each grid").ShowDefault();
   AddFlag(command, "--with-pipeline", flags->with_pipeline, "Grids with stages as well");

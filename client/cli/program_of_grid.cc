@@ -37,55 +37,65 @@ absl::StatusOr<Schedule> ScheduleOf(const Training& training, const GridShape& s
   return absl::InternalError("a schedule of none of the kinds");
 }
 
-}  // namespace
-
-absl::StatusOr<LayerProgram> ProgramOfGrid(const StepModel& step, const GridShape& shape,
-                                           std::span<const DeviceId> devices,
-                                           const ProgramForm& form) {
+// Of the training, with these overlaps; without stages.
+GridProgramRequest RequestOf(const StepModel& step, int64_t microbatches, const ProgramForm& form) {
   GridProgramRequest request{.model = step.model(),
                              .training = step.training(),
-                             .microbatches = static_cast<int32_t>(shape.microbatches),
+                             .microbatches = static_cast<int32_t>(microbatches),
                              .device = step.device()};
   request.training.overlaps = form.overlaps;
-  request.pending_scatters = form.pending_scatters;
+  return request;
+}
+
+absl::StatusOr<WindowedGrid> PlanRequest(GridProgramRequest request, const Topology& topology,
+                                         const ProgramForm& form, double scatter_bytes_max) {
+  if (!form.chooses_scatters) return PlanWithGivenScatters(request, topology);
+  return PlanWithScatterWindow(std::move(request), topology, scatter_bytes_max);
+}
+
+}  // namespace
+
+absl::StatusOr<WindowedGrid> PlanProgramOfGrid(const StepModel& step, const GridShape& shape,
+                                               const DescribedDevices& on,
+                                               const ProgramForm& form) {
+  GridProgramRequest request = RequestOf(step, shape.microbatches, form);
   // Without a pipeline there are no chunks.
   const int64_t of_rank = shape.grid.pipeline() > 1 ? step.training().chunks : 1;
   ASSIGN_OR_RETURN(
       request.stages,
-      StagesOfGrid(shape.grid, devices, {.layers = step.model().layers, .of_rank = of_rank}));
+      StagesOfGrid(shape.grid, on.devices, {.layers = step.model().layers, .of_rank = of_rank}));
   ASSIGN_OR_RETURN(request.schedule, ScheduleOf(step.training(), shape));
-  return MakeGridProgram(request);
+  const MemoryTerms memory = step.Memory(shape);
+  const auto most = static_cast<double>(step.device().memory_bytes);
+  return PlanRequest(std::move(request), on.topology, form,
+                     most - (memory.total() - memory.pending_scatters));
 }
 
-absl::StatusOr<LayerProgram> ProgramOfGrid(const StepModel& step, const LayerGridsPrice& price,
-                                           std::span<const DeviceId> devices,
-                                           const ProgramForm& form) {
-  GridProgramRequest request{
-      .model = step.model(),
-      .training = step.training(),
-      .microbatches = static_cast<int32_t>(price.shapes.front().microbatches),
-      .device = step.device()};
-  request.training.overlaps = form.overlaps;
-  request.pending_scatters = form.pending_scatters;
-  ASSIGN_OR_RETURN(Mesh mesh, MeshOfGrids(price.parts.grids, devices));
+absl::StatusOr<WindowedGrid> PlanProgramOfGrid(const StepModel& step, const LayerGridsPrice& price,
+                                               const DescribedDevices& on,
+                                               const ProgramForm& form) {
+  GridProgramRequest request = RequestOf(step, price.shapes.front().microbatches, form);
+  ASSIGN_OR_RETURN(Mesh mesh, MeshOfGrids(price.parts.grids, on.devices));
   request.stages.push_back({.grid = price.grids.grid,
                             .mesh = std::make_shared<const Mesh>(std::move(mesh)),
                             .layers = step.model().layers,
                             .others = price.grids.others});
-  return MakeGridProgram(request);
+  const auto most = static_cast<double>(step.device().memory_bytes);
+  return PlanRequest(std::move(request), on.topology, form,
+                     most - (price.memory_bytes() - price.memory.pending_scatters));
 }
 
-absl::StatusOr<LayerProgram> ProgramOfGrid(const GridRequest& request, absl::string_view grid,
-                                           std::span<const DeviceId> devices,
-                                           const ProgramForm& form) {
+absl::StatusOr<WindowedGrid> PlanProgramOfGrid(const GridRequest& request, absl::string_view grid,
+                                               const DescribedDevices& on,
+                                               const ProgramForm& form) {
   if (NamesLayerGrids(grid)) {
     ASSIGN_OR_RETURN(const LayerGrids grids, ParseLayerGrids(grid));
     ASSIGN_OR_RETURN(const LayerGridsPrice price, PriceLayerGrids(request.step, grids, true));
-    return ProgramOfGrid(request.step, price, devices, form);
+    return PlanProgramOfGrid(request.step, price, on, form);
   }
   ASSIGN_OR_RETURN(const Grid one, ParseGrid(grid));
   ASSIGN_OR_RETURN(const RankedGrid priced, PriceGrid(request.step, one, request.limits, true));
-  return ProgramOfGrid(request.step, priced.shape, devices, form);
+  return PlanProgramOfGrid(request.step, priced.shape, on, form);
 }
 
 }  // namespace crossmesh

@@ -34,8 +34,9 @@ class TuneFindingsTest : public ::testing::Test {
   static void Add(const StepModel& step, const char* grid, double z, double ops,
                   TuneFindings& findings) {
     const GridShape shape = PriceGrid(step, *ParseGrid(grid))->shape;
-    const LayerProgram program =
-        *ProgramOfGrid(step, shape, Devices(), {.overlaps = step.training().overlaps});
+    const WindowedGrid planned = *PlanProgramOfGrid(step, shape, {.devices = Devices()},
+                                                    {.overlaps = step.training().overlaps});
+    const LayerProgram& program = planned.program();
     v1::PipelineMeasurement measurement;
     const auto measure = [&](const char* end, double seconds) {
       std::vector<const LayerProgram::Transfer*> found;

@@ -104,12 +104,12 @@ absl::StatusOr<GridProgramRequest> RequestOf(const TrainingPhase& phase,
                                           .keep_gathered = true,
                                           .vectors = phase.vectors,
                                           .cached_layers = phase.cached_layers,
+                                          .pending_scatters = phase.pending_scatters,
                                           .element_bytes = sizeof(float),
                                           .overlaps = phase.overlaps},
                              .microbatches = phase.microbatches,
                              .type = DataType::kF32,
-                             .device = *FindDevicePreset("a100"),
-                             .pending_scatters = phase.pending_scatters};
+                             .device = *FindDevicePreset("a100")};
   std::vector<std::span<const DeviceId>> devices_of;  // by rank
   for (const LayerGrids& of_rank : phase.grids) {
     devices_of.push_back(devices.first(of_rank.grid.devices()));

@@ -40,6 +40,7 @@ struct LayerProgram {
     TensorSpec tensor;
     Layout source;       // over the mesh of the rank that gives it
     Layout destination;  // over the mesh of the rank that needs it
+    friend bool operator==(const Tensor&, const Tensor&) = default;
   };
   struct Message {
     int32_t producer = 0;  // index into `ops`

@@ -171,6 +171,26 @@ Digest IdOf(const PlannedLayers& planned) {
   return builder.Finish();
 }
 
+// Memory and run of a program whose transfers are planned.
+absl::StatusOr<std::shared_ptr<const PlannedLayers>> Predicted(
+    std::shared_ptr<PlannedLayers> planned) {
+  AddMemory(*planned);
+  RETURN_IF_ERROR(CheckMemory(*planned));
+  planned->run = SimulateLayers(planned->program, CostsOf(*planned));
+  planned->id = IdOf(*planned);
+  return planned;
+}
+
+// Is a transfer's plan that of another program's transfer in its place?
+bool IsMovedAlike(const LayerProgram& program, const LayerProgram& other, size_t transfer) {
+  const Transfer& of = program.transfers[transfer];
+  const Transfer& as = other.transfers[transfer];
+  return of.name == as.name && of.tensors == as.tensors && of.partial == as.partial &&
+         of.reduction == as.reduction &&
+         *program.ranks[program.from(of)].mesh == *other.ranks[other.from(as)].mesh &&
+         *program.ranks[program.to(of)].mesh == *other.ranks[other.to(as)].mesh;
+}
+
 }  // namespace
 
 int64_t PlannedLayers::plans() const {
@@ -187,11 +207,29 @@ absl::StatusOr<std::shared_ptr<const PlannedLayers>> PlanLayers(LayerProgram pro
   auto planned = std::make_shared<PlannedLayers>();
   planned->program = std::move(program);
   RETURN_IF_ERROR(PlanTransfers(topology, cancelled, *planned));
-  AddMemory(*planned);
-  RETURN_IF_ERROR(CheckMemory(*planned));
-  planned->run = SimulateLayers(planned->program, CostsOf(*planned));
-  planned->id = IdOf(*planned);
-  return planned;
+  return Predicted(std::move(planned));
+}
+
+absl::StatusOr<std::shared_ptr<const PlannedLayers>> PlanLayersAs(const PlannedLayers& planned,
+                                                                  LayerProgram program) {
+  RETURN_IF_ERROR(Validate(program));
+  RETURN_IF_ERROR(CheckSizes(program));
+  const LayerProgram& as = planned.program;
+  if (program.transfers.size() != as.transfers.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("layer program: expected ", as.transfers.size(),
+                                                   " transfers that are planned, found ",
+                                                   program.transfers.size()));
+  }
+  for (size_t t = 0; t < as.transfers.size(); ++t) {
+    if (IsMovedAlike(program, as, t)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("layer program: expected transfer ", as.transfers[t].name,
+                     " as it is planned, found ", program.transfers[t].name, " that differs"));
+  }
+  auto other = std::make_shared<PlannedLayers>();
+  other->program = std::move(program);
+  other->transfers = planned.transfers;
+  return Predicted(std::move(other));
 }
 
 }  // namespace crossmesh

@@ -65,4 +65,10 @@ struct PlannedLayers {
 absl::StatusOr<std::shared_ptr<const PlannedLayers>> PlanLayers(
     LayerProgram program, const Topology& topology, CancelCheck cancelled = NeverCancelled);
 
+// The same of another program that moves the same tensors between the same meshes, by the plans
+// that `planned` has: ops, messages and buffers may differ. InvalidArgument: what Validate finds;
+// another transfer in the place of one. ResourceExhausted: as PlanLayers. Cost: SimulateLayers.
+absl::StatusOr<std::shared_ptr<const PlannedLayers>> PlanLayersAs(const PlannedLayers& planned,
+                                                                  LayerProgram program);
+
 }  // namespace crossmesh

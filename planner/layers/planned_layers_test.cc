@@ -207,6 +207,61 @@ TEST(PlannedLayersTest, WhatWorkersMustAgreeOnIsInTheId) {
   EXPECT_NE(id, id_of(other));
 }
 
+// As if it were planned anew: the same id, memory and run.
+TEST(PlannedLayersTest, AnotherOrderOfTheSameTransfersTakesTheirPlans) {
+  ASSERT_OK_AND_ASSIGN(const auto first, PlanLayers(TwoLayers(), TwoHosts()));
+  LayerProgram other = TwoLayers();
+  other.ops.insert(other.ops.begin() + 2, {.name = "between", .seconds = 0.3});
+  other.transfers[0].buffers = 2;
+  other.transfers[1].messages = {{0, 3}};
+  other.transfers[2].messages = {{1, 3}};
+  other.transfers[3].messages = {{3, 4}};
+  ASSERT_OK_AND_ASSIGN(const auto anew, PlanLayers(other, TwoHosts()));
+  ASSERT_OK_AND_ASSIGN(const auto same, PlanLayersAs(*first, other));
+  EXPECT_EQ(same->id, anew->id);
+  EXPECT_NE(same->id, first->id);
+  EXPECT_EQ(same->run.seconds, anew->run.seconds);
+  EXPECT_EQ(same->memory[0].bytes, anew->memory[0].bytes);
+  EXPECT_GT(same->memory[0].bytes, first->memory[0].bytes);
+  for (size_t t = 0; t < first->transfers.size(); ++t) {
+    EXPECT_EQ(same->transfers[t].plan, first->transfers[t].plan);
+  }
+}
+
+TEST(PlannedLayersTest, PlansOfOtherTransfersAreNotTaken) {
+  ASSERT_OK_AND_ASSIGN(const auto planned, PlanLayers(TwoLayers(), TwoHosts()));
+  const auto refusal = [&](const LayerProgram& program) {
+    const absl::Status status = PlanLayersAs(*planned, program).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    return std::string(status.message());
+  };
+  const auto changed = [&](auto change) {
+    LayerProgram program = TwoLayers();
+    change(program);
+    return refusal(program);
+  };
+  EXPECT_THAT(changed([](auto& p) { p.transfers.pop_back(); }),
+              HasSubstr("expected 4 transfers that are planned, found 3"));
+  EXPECT_THAT(changed([](auto& p) { p.transfers[1].name = "w"; }),
+              HasSubstr("expected transfer weights1 as it is planned, found w that differs"));
+  EXPECT_THAT(
+      changed([](auto& p) { p.transfers[1].tensors = {TensorOf("w1", "[z, c]", "[-, -]")}; }),
+      HasSubstr("expected transfer weights1"));
+  EXPECT_THAT(changed([](auto& p) { p.transfers[3].partial = {}; }), HasSubstr("transfer sum1"));
+  EXPECT_THAT(changed([](auto& p) { p.transfers[3].reduction = ReductionKind::kMax; }),
+              HasSubstr("transfer sum1"));
+  EXPECT_THAT(changed([](auto& p) {
+                p.ranks[0].mesh =
+                    std::make_shared<const Mesh>(*ParseMesh("z=2,c=2 on a.0-1,x.0-1"));
+              }),
+              HasSubstr("transfer weights0"));
+  EXPECT_THAT(changed([](auto& p) { p.ops.front().name = ""; }), HasSubstr("names of their own"));
+  LayerProgram program = TwoLayers();
+  program.ranks[0].device_bytes_max = ByteCount(1000);
+  EXPECT_THAT(PlanLayersAs(*planned, program).status(),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("rank 0")));
+}
+
 TEST(PlannedLayersTest, TensorsThatAreSummedInOtherStepsAreRefused) {
   LayerProgram program = TwoLayers();
   program.transfers[2].partial = {"z"};

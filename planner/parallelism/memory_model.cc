@@ -47,19 +47,62 @@ bool GathersWeights(const Training& training, const Grid& grid) {
   return grid.z() > 1 || (training.zero >= 3 && grid.data() * grid.context() * grid.expert() > 1);
 }
 
-void AddWeightBuffers(const Training& training, const GridShape& shape, MemoryTerms& terms) {
+// Matrices that z cuts, of a stage.
+struct CutMatrices {
+  double elements = 0;  // of all of them, in one layer
+  double layers = 0;    // that have them
+  double cached = 0;    // of these, so many
+};
+
+// A program has memory for one gather of each matrix and way, and for so many scatters of it, each
+// of the whole and the device's shard.
+void AddTransfers(const CutMatrices& matrices, const Training& training, const GridShape& shape,
+                  MemoryTerms& terms) {
+  if (shape.grid.z() == 1 || matrices.layers == 0) return;
+  const double shard = matrices.elements / static_cast<double>(shape.grid.z());
+  const double bytes = (matrices.elements + shard) * training.element_bytes;
+  terms.gathered += (matrices.cached < matrices.layers ? 2 : 1) * bytes;
+  const double scatters = training.overlaps.weight_gradients
+                              ? std::min(static_cast<double>(training.pending_scatters),
+                                         matrices.layers * static_cast<double>(shape.microbatches))
+                              : 1;
+  terms.pending_scatters += scatters * bytes;
+}
+
+double LogitsElements(const Transformer& model, const GridShape& shape) {
+  return static_cast<double>(model.vocabulary * model.hidden) /
+         static_cast<double>(shape.grid.c() * shape.grid.r());
+}
+
+void AddLogitsTransfers(const Transformer& model, const Training& training, const GridShape& shape,
+                        MemoryTerms& terms) {
+  if (model.vocabulary == 0) return;
+  AddTransfers({.elements = LogitsElements(model, shape),
+                .layers = 1,
+                .cached = training.cached_layers > 0 ? 1.0 : 0.0},
+               training, shape, terms);
+}
+
+// Of blocks: stages that a rank has have transfers of their own.
+void AddBlockTransfers(const Training& training, const GridShape& shape, MemoryTerms& terms) {
   if (!GathersWeights(training, shape.grid)) return;
-  const Overlaps& overlaps = training.overlaps;
-  const bool ahead = overlaps.weight_gathers || overlaps.backward_gathers;
-  terms.gathered = (ahead ? 2 : 1) * LargestMatrix(shape) * training.element_bytes;
   double block = 0;
   for (const MatrixShape& matrix : shape.matrices) block += matrix.elements();
   const int64_t cached = std::min(training.cached_layers, shape.layers);
   terms.cached = static_cast<double>(cached) * block * training.element_bytes;
-  if (overlaps.weight_gradients && shape.grid.z() > 1) {
-    terms.pending_scatters = static_cast<double>(shape.layers) * block /
-                             static_cast<double>(shape.grid.z()) * training.element_bytes;
+  if (shape.grid.z() == 1) {
+    // Of ZeRO there are no programs: one matrix, and the one ahead.
+    terms.gathered =
+        (training.overlaps.weight_gathers ? 2 : 1) * LargestMatrix(shape) * training.element_bytes;
+    return;
   }
+  const int64_t stages = shape.grid.pipeline() > 1 ? training.chunks : 1;
+  const auto layers = static_cast<double>(shape.layers) / static_cast<double>(stages);
+  const CutMatrices matrices{
+      .elements = block,
+      .layers = layers,
+      .cached = std::min(static_cast<double>(training.cached_layers), layers)};
+  for (int64_t stage = 0; stage < stages; ++stage) AddTransfers(matrices, training, shape, terms);
 }
 
 // The parts of a block's activations: on the side of the residual stream, cut by c, and inside
@@ -158,7 +201,7 @@ MemoryTerms MemoryOf(const Transformer& model, const Training& training, const G
   AddState(local.dense + local.embedding, copies * static_cast<double>(grid.expert()), training,
            first);
   AddState(local.experts, copies, training, first);
-  AddWeightBuffers(training, shape, first);
+  AddBlockTransfers(training, shape, first);
   const auto layers = static_cast<double>(shape.layers);
   const double block = BlockActivationBytes(model, training, shape);
   double of_microbatch = layers * block;
@@ -169,12 +212,14 @@ MemoryTerms MemoryOf(const Transformer& model, const Training& training, const G
   const double logits = LogitsBytes(model, shape);
   if (grid.pipeline() == 1) {
     if (!model.tied) AddState(local.embedding, copies, training, first);
+    AddLogitsTransfers(model, training, shape, first);
     first.activations = of_microbatch;
     first.logits = logits;
     return first;
   }
   MemoryTerms last = first;
   first.activations = shape.in_flight * of_microbatch;
+  AddLogitsTransfers(model, training, shape, last);
   last.activations = of_microbatch;
   last.logits = logits;
   return first.total() >= last.total() ? first : last;
@@ -184,8 +229,6 @@ MemoryTerms MemoryOf(const Transformer& model, const Training& training,
                      std::span<const PartsOfShape> parts) {
   MemoryTerms terms;
   const auto [attention, mlp] = SidesOf(model, training);
-  const Overlaps& overlaps = training.overlaps;
-  const bool ahead = overlaps.weight_gathers || overlaps.backward_gathers;
   for (const PartsOfShape& of : parts) {
     const std::array<MatrixShape, kBlockMatrices>& matrices = of.shape.matrices;
     const double of_attention = matrices[0].elements() + matrices[1].elements();
@@ -199,15 +242,17 @@ MemoryTerms MemoryOf(const Transformer& model, const Training& training,
     terms.activations +=
         of.attention * ActivationBytes(training, of.shape, attention, ScoreBytes(model, training)) +
         of.mlp * ActivationBytes(training, of.shape, mlp, 0);
-    if (of.has_logits) terms.logits = LogitsBytes(model, of.shape);
+    if (of.has_logits) {
+      terms.logits = LogitsBytes(model, of.shape);
+      AddLogitsTransfers(model, training, of.shape, terms);
+    }
     if (of.shape.grid.z() == 1) continue;
-    double largest =
-        of.attention > 0 ? std::max(matrices[0].elements(), matrices[1].elements()) : 0;
-    if (of.mlp > 0) largest = std::max({largest, matrices[2].elements(), matrices[3].elements()});
-    terms.gathered = std::max(terms.gathered, (ahead ? 2 : 1) * largest * training.element_bytes);
+    AddTransfers({.elements = of_attention, .layers = of.attention, .cached = of.cached_attention},
+                 training, of.shape, terms);
+    AddTransfers({.elements = of_mlp, .layers = of.mlp, .cached = of.cached_mlp}, training,
+                 of.shape, terms);
     terms.cached +=
         (of.cached_attention * of_attention + of.cached_mlp * of_mlp) * training.element_bytes;
-    if (overlaps.weight_gradients) terms.pending_scatters += blocks * training.element_bytes;
   }
   return terms;
 }

@@ -14,10 +14,11 @@ namespace crossmesh {
 struct MemoryTerms {
   double weights = 0;
   double gradients = 0;
-  double optimizer = 0;         // master copy and two moments
-  double gathered = 0;          // weights in use: one block matrix, and the one gathered ahead
+  double optimizer = 0;  // master copy and two moments
+  // Of what z cuts, as programs have it for each message: the whole and the device's shard.
+  double gathered = 0;          // weights: one of each matrix and way
   double cached = 0;            // gathered weights that stay for the backward pass
-  double pending_scatters = 0;  // gradients whose scatter has not ended
+  double pending_scatters = 0;  // gradients: of each matrix as many as may be under way
   double activations = 0;       // of all microbatches in flight
   double live_block = 0;        // of the block that is computed again
   double logits = 0;

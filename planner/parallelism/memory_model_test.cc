@@ -58,25 +58,40 @@ TEST(MemoryModelTest, ExpertsAreCutByTheirAxis) {
   EXPECT_EQ(TermsOf(model, ShortSequences(8), "expert=4").state(), 18 * (dense + experts / 4));
 }
 
-TEST(MemoryModelTest, WhatZAddsIsBuffersAndPendingScatters) {
+// A message is the whole and the device's shard. Programs are held to this by
+// GridProgramMemoryTest.
+TEST(MemoryModelTest, WhatZAddsIsMemoryForGathersAndPendingScatters) {
   Training training = ShortSequences(8);
   const MemoryTerms none = TermsOf(EightLayers(), training, "r=2");
   EXPECT_EQ(none.gathered, 0);
   EXPECT_EQ(none.pending_scatters, 0);
+  const double block = 12.0 * 1024 * 1024 / 2 * 2;
+  const double logits = 4096.0 * 1024 / 2 * 2;
+  // Two sequences in microbatches of one.
   MemoryTerms terms = TermsOf(EightLayers(), training, "r=2,z=4");
-  EXPECT_EQ(terms.gathered, 2 * 2 * 1024 * 4096.0 / 2);
-  EXPECT_EQ(terms.pending_scatters, 8 * 12.0 * 1024 * 1024 / 2 / 4 * 2);
-  training.overlaps = kNoOverlaps;
-  training.overlaps.backward_gathers = true;
-  EXPECT_EQ(TermsOf(EightLayers(), training, "r=2,z=4").gathered, 2 * 2 * 1024 * 4096.0 / 2);
+  EXPECT_EQ(terms.gathered, 2 * (block + logits) * 1.25);
+  EXPECT_EQ(terms.pending_scatters, (block + logits) * 1.25);
+  training.pending_scatters = 5;
+  EXPECT_EQ(TermsOf(EightLayers(), training, "r=2,z=4").pending_scatters,
+            (5 * block + 2 * logits) * 1.25);
   training.overlaps = kNoOverlaps;
   terms = TermsOf(EightLayers(), training, "r=2,z=4");
-  EXPECT_EQ(terms.gathered, 2 * 1024 * 4096.0 / 2);
-  EXPECT_EQ(terms.pending_scatters, 0);
+  EXPECT_EQ(terms.gathered, 2 * (block + logits) * 1.25);
+  EXPECT_EQ(terms.pending_scatters, (block + logits) * 1.25);
   training.cached_layers = 3;
-  EXPECT_EQ(TermsOf(EightLayers(), training, "r=2,z=4").cached, 3 * 12.0 * 1024 * 1024 / 2 * 2);
+  terms = TermsOf(EightLayers(), training, "r=2,z=4");
+  EXPECT_EQ(terms.cached, 3 * block);
+  EXPECT_EQ(terms.gathered, (2 * block + logits) * 1.25);
   training.cached_layers = 300;
-  EXPECT_EQ(TermsOf(EightLayers(), training, "r=2,z=4").cached, 8 * 12.0 * 1024 * 1024 / 2 * 2);
+  terms = TermsOf(EightLayers(), training, "r=2,z=4");
+  EXPECT_EQ(terms.cached, 8 * block);
+  EXPECT_EQ(terms.gathered, (block + logits) * 1.25);
+  // Of ZeRO there are no programs: the largest matrix, and the one ahead.
+  training = ShortSequences(8);
+  training.zero = 3;
+  EXPECT_EQ(TermsOf(EightLayers(), training, "data=8").gathered, 2 * 2 * 1024 * 4096.0);
+  training.overlaps = kNoOverlaps;
+  EXPECT_EQ(TermsOf(EightLayers(), training, "data=8").gathered, 2 * 1024 * 4096.0);
 }
 
 TEST(MemoryModelTest, ActivationsShrinkAsTheyAreCutAndComputedAgain) {

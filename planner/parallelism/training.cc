@@ -67,6 +67,7 @@ absl::Status Validate(const Training& training) {
                  {"expert imbalance", training.expert_imbalance, 1, 1e3},
                  {"zero", static_cast<double>(training.zero), 0, 3},
                  {"cached layers", static_cast<double>(training.cached_layers), 0, 1e9},
+                 {"pending scatters", static_cast<double>(training.pending_scatters), 1, 1e6},
                  {"element bytes", training.element_bytes, 0.125, 16},
                  {"data gradient bytes", training.data_gradient_bytes, 0.125, 16}};
   for (const auto& [name, value, least, most] : figures) {

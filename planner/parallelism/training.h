@@ -74,7 +74,10 @@ struct Training {
   double expert_imbalance = 1;  // tokens of the busiest expert's device over the mean
   int zero = 0;               // what the data axis cuts: 1 moments, 2 gradients too, 3 weights too
   int64_t cached_layers = 0;  // of a device, whose gathered weights stay for the backward pass
-  double element_bytes = 2;   // of weights, activations and scattered gradients
+  // Of each matrix of a device's stage, the scatters of gradients that may be under way at once,
+  // with Overlaps::weight_gradients.
+  int64_t pending_scatters = 1;
+  double element_bytes = 2;        // of weights, activations and scattered gradients
   double data_gradient_bytes = 4;  // of gradients that are summed over data
   Overlaps overlaps;
   GridOrder order = kGridOrder;

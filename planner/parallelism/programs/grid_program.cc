@@ -223,7 +223,9 @@ class Maker {
             .hidden = request_.model.hidden,
             .type = request_.type,
             .halves = training.overlaps.split_batch ? 2 : 1,
-            .scatter_buffers = training.overlaps.weight_gradients ? request_.pending_scatters : 1};
+            .scatter_buffers = training.overlaps.weight_gradients
+                                   ? static_cast<int32_t>(training.pending_scatters)
+                                   : 1};
   }
 
   // Of the stage's last part, or of its first one.
@@ -323,9 +325,8 @@ absl::StatusOr<LayerProgram> MakeGridProgram(const GridProgramRequest& request) 
   RETURN_IF_ERROR(Validate(request.model));
   RETURN_IF_ERROR(Validate(request.training));
   RETURN_IF_ERROR(CheckTraining(request.model, request.training));
-  if (request.microbatches < 1 || request.pending_scatters < 1) {
-    return Refused("expected microbatches and scatters that may wait, found ", request.microbatches,
-                   " and ", request.pending_scatters);
+  if (request.microbatches < 1) {
+    return Refused("expected microbatches, found ", request.microbatches);
   }
   int64_t layers = 0;
   for (size_t stage = 0; stage < request.stages.size(); ++stage) {

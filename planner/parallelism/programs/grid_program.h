@@ -54,8 +54,6 @@ struct GridProgramRequest {
   Schedule schedule;
   DataType type = DataType::kBF16;
   DeviceProfile device;
-  // Gradients of each matrix that wait for their scatter to end, with Overlaps::weight_gradients.
-  int32_t pending_scatters = 2;
 };
 
 // The step as ops and transfers (docs/grids.md): for each matrix of a block its three products,

@@ -197,7 +197,7 @@ TEST(GridProgramTest, CachedLayersAreGatheredOnce) {
 TEST(GridProgramTest, SoManyScattersArePending) {
   for (const int32_t window : {1, 2, 3}) {
     GridProgramRequest request = RequestOn("z=2");
-    request.pending_scatters = window;
+    request.training.pending_scatters = window;
     const LayerProgram program = *MakeGridProgram(request);
     const LayerProgram::Transfer& scatter = *Find(program, "qkv.scatter");
     EXPECT_EQ(scatter.buffers, window);
@@ -367,7 +367,7 @@ TEST(GridProgramTest, WhatCannotBeRunIsRefused) {
          request.training.activations = ActivationForm::kScattered;
          request.training.vectors = VectorForm::kDiagonal;
        }},
-      {"found 0 and 2", [](auto& request) { request.microbatches = 0; }},
+      {"expected microbatches, found 0", [](auto& request) { request.microbatches = 0; }},
       {"even microbatch",
        [](auto& request) {
          request.training.overlaps.split_batch = true;

@@ -112,7 +112,7 @@ TEST(GridTransfersTest, BetweenStagesTwoMicrobatchesHaveMemory) {
 // A gradient that is taken at once needs no other memory.
 TEST(GridTransfersTest, ScattersThatAreNotDeferredHaveOneBuffer) {
   GridProgramRequest request = MovesRequest("z=2", "a.0-1");
-  request.pending_scatters = 3;
+  request.training.pending_scatters = 3;
   EXPECT_EQ(MovedAs(*MakeGridProgram(request), "qkv.scatter").buffers, 3);
   request.training.overlaps.weight_gradients = false;
   EXPECT_EQ(MovedAs(*MakeGridProgram(request), "qkv.scatter").buffers, 1);

@@ -2,6 +2,8 @@
 
 #include "common/base/check.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 
 namespace crossmesh {
@@ -41,6 +43,9 @@ LayerProgram ProgramWriter::Finish() && {
     for (size_t message = 0; message < ends.producers.size(); ++message) {
       ends.transfer.messages.push_back({ends.producers[message], ends.consumers[message]});
     }
+    // Memory for more messages than there are would never be used.
+    const auto messages = static_cast<int32_t>(ends.transfer.messages.size());
+    ends.transfer.buffers = std::min(ends.transfer.buffers, messages);
     program_.transfers.push_back(std::move(ends.transfer));
   }
   return std::move(program_);

@@ -27,7 +27,8 @@ class ProgramWriter {
   // Does any op give messages of it so far?
   bool Has(absl::string_view transfer) const;
 
-  // With as many that need messages of a transfer as give them, or CHECKs.
+  // With as many that need messages of a transfer as give them, or CHECKs. No transfer has more
+  // buffers than messages.
   LayerProgram Finish() &&;
 
  private:

@@ -95,6 +95,13 @@ std::array<AxonnLayer, kBlockMatrices> LayersOfBlock(double rows, double hidden,
             .transposed = true}}};
 }
 
+double GatherBufferBytes(const AxonnLayer& largest, const Grid& grid) {
+  constexpr double kBuffers = 2;
+  constexpr double kElementBytes = 2;
+  return kBuffers * kElementBytes * largest.k * largest.n /
+         static_cast<double>(grid.c() * grid.r());
+}
+
 std::optional<double> StepSecondsAsAxonn(const AxonnRankingRequest& request, const Grid& grid,
                                          const PublishedCluster& cluster) {
   const double rows =

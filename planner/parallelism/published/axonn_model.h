@@ -73,6 +73,10 @@ enum class MlpOutShape : uint8_t {
 // The four layers of a block of a plain transformer.
 std::array<AxonnLayer, kBlockMatrices> LayersOfBlock(double rows, double hidden, MlpOutShape shape);
 
+// The memory of gathered weights as the paper's grids need it: the largest matrix of a block in
+// use, and one that is gathered ahead. Our programs have more (MemoryTerms::gathered).
+double GatherBufferBytes(const AxonnLayer& largest, const Grid& grid);
+
 struct AxonnRankingRequest {
   Transformer model;
   int64_t devices = 1;

@@ -6,6 +6,7 @@
 #include "planner/parallelism/exchange_bytes.h"
 #include "planner/parallelism/grid_ranking.h"
 #include "planner/parallelism/pipeline_law.h"
+#include "planner/parallelism/published/axonn_model.h"
 #include "planner/parallelism/published/published_models.h"
 #include "planner/parallelism/published/throughput.h"
 #include "planner/parallelism/testing/parallelism_vectors.h"
@@ -68,8 +69,9 @@ TEST(StepVectorsTest, MemoryOfGridsHasItsTerms) {
     const GridShape shape = ShapeOf(model, training, grid, training.batch / grid.sample_groups());
     const MemoryTerms terms = MemoryOf(model, training, shape);
     EXPECT_TRUE(IsNear(terms.state(), v.expected["state_bytes"], v.relative_tolerance));
-    EXPECT_TRUE(IsNear(terms.gathered, v.expected["gathered_weight_bytes_two_buffers"],
-                       v.relative_tolerance));
+    const auto layers = LayersOfBlock(1, static_cast<double>(hidden), MlpOutShape::kTrue);
+    EXPECT_TRUE(IsNear(GatherBufferBytes(layers[2], grid),
+                       v.expected["gathered_weight_bytes_two_buffers"], v.relative_tolerance));
     EXPECT_TRUE(IsNear(terms.activations + terms.live_block, v.expected["activation_bytes"],
                        v.relative_tolerance));
     EXPECT_TRUE(IsNear(BlockActivationBytes(model, training, shape),
