@@ -253,7 +253,7 @@ TEST(CollectiveWalkTest, GathersAheadShareThePortWhileAProductWaits) {
 
 TEST(CollectiveWalkTest, NoTimeHidesTwoCollectives) {
   for (const char* text : {"c=2,r=2,z=2", "r=2,z=2,context=2", "z=4,context=2", "c=2,r=2,data=2",
-                           "z=2,data=4", "context=4,data=2"}) {
+                           "z=2,data=4", "context=4,data=2", "c=2,r=2,z=2,context=2"}) {
     for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
       for (const ActivationForm form : {ActivationForm::kReplicated, ActivationForm::kScattered}) {
         for (const int zero : {0, 3}) {
@@ -265,7 +265,7 @@ TEST(CollectiveWalkTest, NoTimeHidesTwoCollectives) {
                                   .zero = zero,
                                   .overlaps = {true, true, true, true, true}};
           // So slow that all time there is hides something.
-          const StepModel step = StepOnFlat(FourLayers(), training, 8, 1e6);
+          const StepModel step = StepOnFlat(FourLayers(), training, grid.devices(), 1e6);
           const GridShape shape = ShapeOf(step.model(), training, grid, 4);
           const BlockWork work = WorkOfBlock(step.model(), training, step.device(), shape);
           double forward = 0;
@@ -283,6 +283,45 @@ TEST(CollectiveWalkTest, NoTimeHidesTwoCollectives) {
       }
     }
   }
+}
+
+std::vector<double> MessagesOfVectors(const StepModel& step, const GridShape& shape,
+                                      absl::string_view what) {
+  std::vector<double> bytes;
+  for (const CollectiveUse& use : step.Collectives(shape)) {
+    if (use.object == "vectors" && use.what == what) bytes.push_back(use.message_bytes);
+  }
+  return bytes;
+}
+
+// Those that c cuts over z and then over data, and likewise those that r cuts.
+TEST(CollectiveWalkTest, VectorsAreSummedAxisAfterAxisOfWhatIsLeft) {
+  const Training training{.batch = 16, .sequence = 256};
+  Transformer model = FourLayers();
+  model.vocabulary = 4096;
+  const StepModel step = StepOnFlat(model, training, 8);
+  const std::vector<double> bytes = MessagesOfVectors(
+      step, ShapeOf(model, training, *ParseGrid("r=2,z=2,data=2"), 4), "gradients");
+  ASSERT_EQ(bytes.size(), 4);
+  const BlockVectors of_block = VectorsOf(model);
+  EXPECT_EQ(bytes[0], 4 * (static_cast<double>(4 * of_block.of_c) + (2 + 4096 + 256) * 1024.0));
+  EXPECT_EQ(bytes[1], bytes[0] / 2);
+  EXPECT_EQ(bytes[2], 4 * static_cast<double>(4 * of_block.of_r) / 2);
+  EXPECT_EQ(bytes[3], bytes[2] / 2);
+}
+
+// A piece of z goes from the diagonal along the face, and z gathers them.
+TEST(CollectiveWalkTest, VectorsOfTheDiagonalGoByPiecesAndAreGathered) {
+  const Training training{.batch = 16,
+                          .sequence = 256,
+                          .activations = ActivationForm::kScattered,
+                          .vectors = VectorForm::kDiagonal};
+  const StepModel step = StepOnFlat(FourLayers(), training, 16);
+  const std::vector<double> bytes = MessagesOfVectors(
+      step, ShapeOf(step.model(), training, *ParseGrid("c=2,r=2,z=4"), 2), "parameters");
+  ASSERT_EQ(bytes.size(), 4);
+  EXPECT_EQ(bytes[0], bytes[1] / 4);
+  EXPECT_EQ(bytes[2], bytes[3] / 4);
 }
 
 // As the first block of a forward pass, whatever was gathered before it.

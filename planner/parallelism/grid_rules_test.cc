@@ -123,6 +123,11 @@ TEST(GridRulesTest, TheDiagonalNeedsASquareFaceAndWidthsThatItCuts) {
   EXPECT_THAT(std::string(CheckDiagonal(model, *ParseGrid("c=2,r=2,z=8")).message()),
               HasSubstr("widths that c*z=16 divides, and qkv has one of 24; the nearest that do: "
                         "z=6, z=12"));
+  // Of grouped heads it is the columns of queries, keys and values alone.
+  Transformer grouped = model;
+  grouped.kv_heads = 3;
+  EXPECT_THAT(std::string(CheckDiagonal(grouped, *ParseGrid("c=2,r=2,z=2")).message()),
+              HasSubstr("widths that c*z=4 divides, and qkv has one of 30"));
 }
 
 TEST(GridRulesTest, ScatteredActivationsCutRows) {

@@ -193,5 +193,13 @@ TEST(NetworkRatesTest, RatesNeedEveryPositionOnce) {
   EXPECT_EQ(PositionRates::PositionsOf(4), (std::vector<AxisPosition>{{1, 2}, {1, 4}, {2, 2}}));
 }
 
+// Some device has its neighbour there.
+TEST(NetworkRatesTest, WhatIsSentToANeighbourGoesOverTheFarthestLink) {
+  const RateLevel levels[] = {{.size = 2, .seconds_per_message = 1, .bytes_per_second = 100},
+                              {.size = 4, .seconds_per_message = 3, .bytes_per_second = 10}};
+  const AxisRate rate(levels, 0.5, RateSource::kDescribed);
+  EXPECT_EQ(rate.Seconds(CollectiveOp::kSend, 1000), 0.5 + 3 + 100);
+}
+
 }  // namespace
 }  // namespace crossmesh

@@ -159,6 +159,22 @@ TEST(StepModelTest, APipelinesStepIsItsLaw) {
   EXPECT_NEAR(PriceOf(training, "pipeline=4").bubble_seconds, cut.bubble_seconds / 2, 1e-9);
 }
 
+TEST(StepModelTest, TheBusiestDevicesTokensAreMultiplied) {
+  Transformer model = PlainTransformer("", 4, 1024, 16);
+  model.experts = 8;
+  model.experts_per_token = 2;
+  Training training = PricedTraining(8);
+  const auto rows = [&](int matrix) {
+    const GridShape shape = ShapeOf(model, training, *ParseGrid("expert=4"), 2);
+    return SizeOf(model, training, shape, matrix).m;
+  };
+  const double even = rows(kFirstExpertMatrix);
+  const double dense = rows(0);
+  training.expert_imbalance = 1.25;
+  EXPECT_EQ(rows(kFirstExpertMatrix), 1.25 * even);
+  EXPECT_EQ(rows(0), dense);
+}
+
 // Forward and backward, a microbatch of a device at a time.
 TEST(StepModelTest, EveryChunkHandsItsActivationsOn) {
   Training training = PricedTraining(64);

@@ -99,8 +99,31 @@ TEST(LayerGridsPriceTest, JointsAreNamedByTheirLayer) {
   EXPECT_THAT(price.joints[0].backward.steps, Each(StrEq("all_gather")));
   EXPECT_EQ(price.joints[1].forward.seconds, price.joints[0].backward.seconds);
   EXPECT_GT(price.joint_seconds(), 0);
-  EXPECT_GT(price.joint_bytes, 0);
+  // Both ends of a message forward and of one back, of joints to rows and of those to copies.
+  const double copies = 64 * 256 / 2 * 1024 * 2.0;
+  EXPECT_EQ(price.joint_bytes, 2 * 2 * (copies + copies / 8));
   EXPECT_DOUBLE_EQ(price.seconds(), price.step.seconds() + price.joint_seconds());
+}
+
+// So slow that nothing is hidden whole: of each layer's attention the first matrix is gathered
+// beside the second one on the same grid, and the second one beside the MLP's first one on another.
+TEST(LayerGridsPriceTest, GathersOnTheWayBackHideBehindTheGridAfterTheJoint) {
+  Training training{.batch = 64, .sequence = 256, .microbatch = 8, .overlaps = kNoOverlaps};
+  training.overlaps.backward_gathers = true;
+  std::vector<MeasuredPosition> positions;
+  for (const AxisPosition& position : PositionRates::PositionsOf(8)) {
+    positions.push_back({.position = position, .bytes_per_second = 1e6});
+  }
+  const StepModel step =
+      *StepModel::Create(PricedTransformer(), training, *FindDevicePreset("a100"),
+                         *RatesOfNetwork(*ParseDevices(kHosts), Topology(), positions));
+  const LayerGridsPrice price = *PriceLayerGrids(step, *ParseLayerGrids("z=8+r=8@mlp"));
+  const auto work_on = [&](int grid) {
+    return WorkOfBlock(step.model(), training, step.device(), price.shapes[grid]);
+  };
+  const double hidden = work_on(0).BackwardSegment(1) + work_on(1).BackwardSegment(2);
+  EXPECT_GT(work_on(1).BackwardSegment(2), 1.1 * work_on(0).BackwardSegment(2));
+  EXPECT_NEAR(price.step.hidden_seconds[GridAxis::kZ], 4 * hidden, 1e-9);
 }
 
 // The model's joints move what the program's plans move, and take as long.
@@ -209,6 +232,15 @@ TEST(LayerGridsPriceTest, WhatCannotBeIsNamed) {
   EXPECT_THAT(refusal({.batch = 4, .sequence = 256}, "r=8+z=8@mlp"), HasSubstr("grid z=8"));
 }
 
+// Of attention and logits, which z alone cuts, and of the MLP, which r cuts too: each 4 h² elements
+// of a device's group, whole and shard, for both ways.
+TEST(LayerGridsPriceTest, GatheredMatricesOfAllGridsCount) {
+  const StepModel step =
+      PricedModel({.batch = 64, .sequence = 256, .microbatch = 8}, PricedTransformer());
+  const LayerGridsPrice price = *PriceLayerGrids(step, *ParseLayerGrids("z=8+r=2,z=4@mlp"));
+  EXPECT_EQ(price.memory.gathered, 2 * 2 * 4 * 1024 * 1024 * (1.125 + 1.125 + 1.25));
+}
+
 TEST(LayerGridsPriceTest, WhatDoesNotFitSaysWhatItNeeds) {
   DeviceProfile device = *FindDevicePreset("a100");
   device.memory_bytes = 1 << 20;
@@ -219,7 +251,10 @@ TEST(LayerGridsPriceTest, WhatDoesNotFitSaysWhatItNeeds) {
   const absl::Status status = PriceLayerGrids(step, grids).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("expected at most 1048576 bytes"));
-  EXPECT_TRUE(PriceLayerGrids(step, grids, /*over_memory=*/true).ok());
+  // Over it there is what needs least: of the grid of rows one sequence at a time.
+  const absl::StatusOr<LayerGridsPrice> over = PriceLayerGrids(step, grids, /*over_memory=*/true);
+  ASSERT_EQ(over.status(), absl::OkStatus());
+  EXPECT_EQ(over->shapes.back().microbatch, 1);
 }
 
 }  // namespace
