@@ -1,15 +1,16 @@
 // How long the search for redistributions takes, and how near it comes to its bound and to the
-// methods of the literature: over all pairs of layouts of six small meshes, and over pairs on large
-// ones by chance. Prints tables. Deterministic apart from times.
+// methods of the literature: over all pairs of layouts of six small meshes, over pairs on large
+// ones by chance, and over a model's. Prints a line of JSON for each figure; tests/benchmark/
+// redistributions makes a page of them. Deterministic apart from times.
 
 #include "common/base/check.h"
-#include "common/base/table.h"
 #include "planner/redistribute/atom_sizes.h"
 #include "planner/redistribute/baselines/baselines.h"
 #include "planner/redistribute/redistribution_search.h"
 #include "planner/redistribute/testing/random_redistribution.h"
 #include "planner/redistribute/testing/redistribution_study.h"
 #include "tests/benchmark/measure.h"
+#include "tests/benchmark/model_redistribution.h"
 
 #include <algorithm>
 #include <array>
@@ -22,8 +23,9 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
+#include <absl/status/statusor.h>
 #include <absl/strings/str_cat.h>
-#include <absl/strings/str_format.h>
+#include <nlohmann/json.hpp>
 
 namespace crossmesh {
 namespace {
@@ -50,16 +52,15 @@ double Percentile(std::vector<double> values, double share) {
   return values[static_cast<size_t>(share * static_cast<double>(values.size() - 1))];
 }
 
-// Nothing where the budget is spent before there is any path.
-absl::StatusOr<RedistributionResult> Search(const RedistributionRequest& request,
-                                            int64_t nodes_max) {
-  const TypeSpace space(request, NeededAtoms(request));
-  const int64_t limit =
-      std::max(space.LocalBytes(space.source()), space.LocalBytes(space.destination()));
-  return SearchRedistribution(request, {.objective = RedistributionObjective::kBytes,
-                                        .local_bytes_max = limit,
-                                        .relay = false,
-                                        .nodes_max = nodes_max});
+void Print(const nlohmann::json& figure) { std::printf("%s\n", figure.dump().c_str()); }
+
+void PrintTimes(const std::string& searches, const std::vector<double>& seconds) {
+  Print({{"figure", "times"},
+         {"searches", searches},
+         {"count", seconds.size()},
+         {"median_seconds", Median(seconds)},
+         {"percentile_99_seconds", Percentile(seconds, 0.99)},
+         {"most_seconds", Percentile(seconds, 1)}});
 }
 
 // Logarithms of ratios, for a geometric mean, and the greatest ratio.
@@ -68,16 +69,15 @@ struct Ratios {
   double most = 0;
   int64_t count = 0;
 
-  void Add(int64_t bytes, int64_t to) {
+  void Add(double cost, double to) {
     if (to == 0) return;
-    const double ratio = static_cast<double>(bytes) / static_cast<double>(to);
-    logarithms += std::log(ratio);
-    most = std::max(most, ratio);
+    logarithms += std::log(cost / to);
+    most = std::max(most, cost / to);
     ++count;
   }
-  std::string Text() const {
-    if (count == 0) return "-";
-    return absl::StrFormat("%.3f (%.2f)", std::exp(logarithms / static_cast<double>(count)), most);
+  nlohmann::json Json() const {
+    if (count == 0) return nullptr;
+    return {{"mean", std::exp(logarithms / static_cast<double>(count))}, {"most", most}};
   }
 };
 
@@ -92,36 +92,48 @@ struct Comparison {
   void Add(const RedistributionRequest& request, const Derivation& found) {
     ++pairs;
     at_bound += found.bytes() == found.bound_bytes() ? 1 : 0;
-    search.Add(found.bytes(), found.bound_bytes());
+    search.Add(static_cast<double>(found.bytes()), static_cast<double>(found.bound_bytes()));
     for (size_t i = 0; i < baselines.size(); ++i) {
       const absl::StatusOr<Derivation> other = PlanBaseline(kRedistributionBaselines[i], request);
-      if (other.ok()) baselines[i].Add(other->bytes(), found.bytes());
+      if (!other.ok()) continue;
+      baselines[i].Add(static_cast<double>(other->bytes()), static_cast<double>(found.bytes()));
     }
   }
-  std::vector<std::string> Row(const std::string& name) const {
-    std::vector<std::string> row = {name, absl::StrCat(pairs), search.Text(),
-                                    absl::StrFormat("%.0f %%", 100 * static_cast<double>(at_bound) /
-                                                                   static_cast<double>(pairs))};
-    for (const Ratios& ratios : baselines) row.push_back(ratios.Text());
-    return row;
+  void PrintAs(const std::string& mesh) const {
+    nlohmann::json figure = {{"figure", "bytes"},
+                             {"mesh", mesh},
+                             {"pairs", pairs},
+                             {"at_bound", at_bound},
+                             {"search", search.Json()}};
+    for (size_t i = 0; i < baselines.size(); ++i) {
+      const std::string name(RedistributionBaselineName(kRedistributionBaselines[i]));
+      figure["baselines"][name] = baselines[i].Json();
+    }
+    Print(figure);
   }
 };
 
-std::vector<std::string> Header() {
-  std::vector<std::string> header = {"mesh", "pairs", "search / bound", "at the bound"};
-  for (const RedistributionBaseline baseline : kRedistributionBaselines) {
-    header.push_back(absl::StrCat(RedistributionBaselineName(baseline), " / search"));
+RedistributionOptions ByBytes(const RedistributionRequest& request, int64_t nodes_max) {
+  const TypeSpace space(request, NeededAtoms(request));
+  return {.objective = RedistributionObjective::kBytes,
+          .local_bytes_max =
+              std::max(space.LocalBytes(space.source()), space.LocalBytes(space.destination())),
+          .relay = false,
+          .nodes_max = nodes_max};
+}
+
+// With relays, where the first axis crosses slower links.
+RedistributionOptions BySeconds(const RedistributionRequest& request, int64_t nodes_max) {
+  RedistributionOptions options{.cost = {.seconds_per_step = 6.6e-6}, .nodes_max = nodes_max};
+  for (size_t axis = 0; axis < request.axes.size(); ++axis) {
+    options.cost.links.push_back({.part = {static_cast<int32_t>(axis), 1, request.axes[axis].size},
+                                  .seconds_per_message = axis == 0 ? 2.7e-6 : 0.6e-6,
+                                  .bytes_per_second = axis == 0 ? 20e9 : 94e9});
   }
-  return header;
+  return options;
 }
 
-void PrintTimes(const char* name, const std::vector<double>& seconds) {
-  std::printf("%s: %zu searches, median %.3f ms, 99th percentile %.3f ms, most %.3f ms\n", name,
-              seconds.size(), Median(seconds) * 1e3, Percentile(seconds, 0.99) * 1e3,
-              Percentile(seconds, 1) * 1e3);
-}
-
-void MeasureStudy(const Options& options, TextTable& table) {
+void MeasureStudy(const Options& options) {
   std::vector<double> seconds;
   for (const StudiedMesh& mesh : StudiedMeshes()) {
     Comparison comparison;
@@ -130,96 +142,94 @@ void MeasureStudy(const Options& options, TextTable& table) {
         if (source == destination) continue;
         const RedistributionRequest request = mesh.Request(source, destination);
         const double before = ThreadSeconds();
-        const absl::StatusOr<RedistributionResult> result = Search(request, options.nodes_max);
+        const absl::StatusOr<RedistributionResult> result =
+            SearchRedistribution(request, ByBytes(request, options.nodes_max));
         seconds.push_back(ThreadSeconds() - before);
         CHECK_OK(result);
         comparison.Add(request, result->derivation);
       }
     }
-    table.AddRow(comparison.Row(mesh.name));
+    comparison.PrintAs(mesh.name);
   }
-  PrintTimes("study", seconds);
+  PrintTimes("small meshes, by bytes", seconds);
 }
 
-void PrintPair(uint64_t seed, double seconds, const RedistributionResult& result) {
-  std::printf("seed %llu: %.3f ms, %lld types, %s\n%s", static_cast<unsigned long long>(seed),
-              seconds * 1e3, static_cast<long long>(result.nodes),
-              std::string(DerivationOriginName(result.derivation.origin())).c_str(),
-              result.derivation.Text().c_str());
-}
+// Pairs on large meshes by chance, with one objective.
+class LargePairs {
+ public:
+  LargePairs(const Options& options, RedistributionObjective objective)
+      : options_(options), by_bytes_(objective == RedistributionObjective::kBytes) {}
 
-void MeasureLarge(const Options& options, TextTable& table) {
-  std::vector<double> seconds;
-  Comparison comparison;
-  int64_t unanswered = 0;
-  int64_t answered_by_budget = 0;
-  Ratios budgeted;  // what a search within the budget takes to one with more
-  for (int64_t i = 0; i < options.large_pairs; ++i) {
-    const uint64_t seed = options.first_seed + static_cast<uint64_t>(i);
+  void Measure() {
+    for (int64_t i = 0; i < options_.large_pairs; ++i) {
+      MeasurePair(options_.first_seed + static_cast<uint64_t>(i));
+    }
+    // By time a relay may come from any method.
+    if (by_bytes_) comparison_.PrintAs("5 axes, 5 dimensions, by chance");
+    PrintTimes(by_bytes_ ? "large, by bytes" : "large, by time", seconds_);
+    Print({{"figure", "budget"},
+           {"objective", by_bytes_ ? "bytes" : "time"},
+           {"pairs", options_.large_pairs},
+           {"types", options_.nodes_max},
+           {"more_types", options_.more_nodes_max},
+           {"without_answer", unanswered_},
+           {"with_relay", with_relay_},
+           {"answers", answers_},
+           {"to_more", to_more_.Json()}});
+  }
+
+ private:
+  absl::StatusOr<RedistributionResult> Search(const RedistributionRequest& request,
+                                              int64_t nodes_max) const {
+    return SearchRedistribution(
+        request, by_bytes_ ? ByBytes(request, nodes_max) : BySeconds(request, nodes_max));
+  }
+
+  void MeasurePair(uint64_t seed) {
     const RedistributionRequest request = RandomRedistribution(seed, kLarge);
     const double before = ThreadSeconds();
-    const absl::StatusOr<RedistributionResult> result = Search(request, options.nodes_max);
-    seconds.push_back(ThreadSeconds() - before);
+    const absl::StatusOr<RedistributionResult> result = Search(request, options_.nodes_max);
+    seconds_.push_back(ThreadSeconds() - before);
     if (!result.ok()) {
-      std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed),
-                  std::string(result.status().message()).c_str());
-      ++unanswered;
-      continue;
+      ++unanswered_;
+      return;
     }
-    comparison.Add(request, result->derivation);
-    if (options.verbose) PrintPair(seed, seconds.back(), *result);
-    if (result->derivation.origin() != DerivationOrigin::kBudget) continue;
-    ++answered_by_budget;
-    const absl::StatusOr<RedistributionResult> more = Search(request, options.more_nodes_max);
-    if (!more.ok()) continue;
-    budgeted.Add(result->derivation.bytes(), more->derivation.bytes());
-    std::printf("seed %llu: %lld bytes by the budget, %lld by the larger one\n",
-                static_cast<unsigned long long>(seed),
-                static_cast<long long>(result->derivation.bytes()),
-                static_cast<long long>(more->derivation.bytes()));
+    const Derivation& found = result->derivation;
+    if (options_.verbose) {
+      std::fprintf(stderr, "seed %llu: %.3f ms, %lld types\n%s",
+                   static_cast<unsigned long long>(seed), seconds_.back() * 1e3,
+                   static_cast<long long>(result->nodes), found.Text().c_str());
+    }
+    with_relay_ += std::ranges::any_of(found.steps(), [](const RedistributionStep& step) {
+      return step.kind == StepKind::kRelay;
+    });
+    if (by_bytes_) comparison_.Add(request, found);
+    if (found.origin() == DerivationOrigin::kBudget) CompareWithMore(seed, request, found);
   }
-  table.AddRow(comparison.Row("5 axes, 5 dimensions, seeded"));
-  PrintTimes("large", seconds);
-  std::printf(
-      "large: by a budget of %lld types %lld answers, at %s of those by one of %lld, and "
-      "%lld without any\n",
-      static_cast<long long>(options.nodes_max), static_cast<long long>(answered_by_budget),
-      budgeted.Text().c_str(), static_cast<long long>(options.more_nodes_max),
-      static_cast<long long>(unanswered));
-}
 
-// The same pairs by time, with relays, where the first axis crosses slower links.
-void MeasureSeconds(const Options& options) {
-  std::vector<double> seconds;
-  int64_t relays = 0;
-  int64_t answered_by_budget = 0;
-  for (int64_t i = 0; i < options.large_pairs; ++i) {
-    const RedistributionRequest request =
-        RandomRedistribution(options.first_seed + static_cast<uint64_t>(i), kLarge);
-    RedistributionOptions by_time{.cost = {.seconds_per_step = 6.6e-6},
-                                  .nodes_max = options.nodes_max};
-    for (size_t axis = 0; axis < request.axes.size(); ++axis) {
-      by_time.cost.links.push_back(
-          {.part = {static_cast<int32_t>(axis), 1, request.axes[axis].size},
-           .seconds_per_message = axis == 0 ? 2.7e-6 : 0.6e-6,
-           .bytes_per_second = axis == 0 ? 20e9 : 94e9});
-    }
-    const double before = ThreadSeconds();
-    const absl::StatusOr<RedistributionResult> result = SearchRedistribution(request, by_time);
-    seconds.push_back(ThreadSeconds() - before);
-    CHECK_OK(result);
-    if (options.verbose) {
-      PrintPair(options.first_seed + static_cast<uint64_t>(i), seconds.back(), *result);
-    }
-    const std::vector<RedistributionStep>& steps = result->derivation.steps();
-    relays += std::ranges::any_of(
-        steps, [](const RedistributionStep& step) { return step.kind == StepKind::kRelay; });
-    answered_by_budget += result->derivation.origin() == DerivationOrigin::kBudget ? 1 : 0;
+  // What a search that its budget has ended takes, to one with more.
+  void CompareWithMore(uint64_t seed, const RedistributionRequest& request,
+                       const Derivation& found) {
+    const absl::StatusOr<RedistributionResult> more = Search(request, options_.more_nodes_max);
+    CHECK_OK(more);
+    const double cost = CostOf(found);
+    const double least = CostOf(more->derivation);
+    to_more_.Add(cost, least);
+    answers_.push_back({{"seed", seed}, {"found", cost}, {"found_by_more", least}});
   }
-  PrintTimes("large by time", seconds);
-  std::printf("large by time: %lld with a relay, %lld answers by the budget\n",
-              static_cast<long long>(relays), static_cast<long long>(answered_by_budget));
-}
+  double CostOf(const Derivation& derivation) const {
+    return by_bytes_ ? static_cast<double>(derivation.bytes()) : derivation.seconds();
+  }
+
+  const Options& options_;
+  const bool by_bytes_;
+  std::vector<double> seconds_;
+  Comparison comparison_;
+  int64_t unanswered_ = 0;  // the budget is spent before there is any path
+  int64_t with_relay_ = 0;
+  nlohmann::json answers_ = nlohmann::json::array();  // by the budget
+  Ratios to_more_;
+};
 
 // Every axis of 8x8x4x4x4 devices moves to the next of five dimensions, and two share one.
 void MeasureLargest(const Options& options) {
@@ -240,12 +250,13 @@ void MeasureLargest(const Options& options) {
   std::vector<double> seconds;
   for (int i = 0; i < 5; ++i) {
     const double before = ThreadSeconds();
-    const absl::StatusOr<RedistributionResult> result = Search(request, options.nodes_max);
+    const absl::StatusOr<RedistributionResult> result =
+        SearchRedistribution(request, ByBytes(request, options.nodes_max));
     seconds.push_back(ThreadSeconds() - before);
     CHECK_OK(result);
-    if (i == 0) std::printf("4096 devices:\n%s", result->derivation.Text().c_str());
+    if (options.verbose && i == 0) std::fprintf(stderr, "%s", result->derivation.Text().c_str());
   }
-  PrintTimes("4096 devices", seconds);
+  PrintTimes("4096 devices, by bytes", seconds);
 }
 
 }  // namespace
@@ -259,13 +270,18 @@ int main(int argc, char** argv) {
   app.add_option("--nodes", options.nodes_max, "Budget of a search, in types");
   app.add_option("--more-nodes", options.more_nodes_max,
                  "Budget of the search that one cut off by its budget is compared with");
-  app.add_flag("--large-only", options.large_only, "Without the pairs of small meshes");
-  app.add_flag("--verbose", options.verbose, "Each large pair");
+  app.add_flag("--large-only", options.large_only, "Only the pairs on large meshes");
+  app.add_flag("--verbose", options.verbose, "Each large pair's steps, to stderr");
   CLI11_PARSE(app, argc, argv);
-  crossmesh::TextTable table(crossmesh::Header());
-  if (!options.large_only) crossmesh::MeasureStudy(options, table);
-  crossmesh::MeasureLarge(options, table);
-  crossmesh::MeasureSeconds(options);
-  crossmesh::MeasureLargest(options);
-  std::printf("Bytes, as geometric means (greatest)\n%s", table.ToString().c_str());
+  if (!options.large_only) {
+    crossmesh::MeasureStudy(options);
+    crossmesh::MeasureLargest(options);
+    for (const bool no_relays : {false, true}) {
+      crossmesh::Print(crossmesh::MeasureModelRedistribution(no_relays));
+    }
+  }
+  for (const auto objective :
+       {crossmesh::RedistributionObjective::kBytes, crossmesh::RedistributionObjective::kSeconds}) {
+    crossmesh::LargePairs(options, objective).Measure();
+  }
 }

@@ -7,7 +7,8 @@ Other planners: XLA's partitioner, by the collectives in the program that it com
 DTensor's greedy planner and its graph planner, by the steps that they choose. Pairs are random, of layouts that all
 can say: each axis cuts at most one dimension, and axes that cut the same one do so in the mesh's order. Prints, for
 each planner, the geometric mean and the greatest ratio of its bytes to ours over the pairs that move bytes, and how
-often it takes fewer, which is never to be. Exits with 1 if it is. Needs JAX, PyTorch and numpy.
+often it takes fewer, which is never to be; and the same as JSON in the last line. Exits with 1 if it is. Needs JAX, PyTorch and
+numpy.
 """
 
 import argparse
@@ -156,10 +157,16 @@ def main():
             if ours > 0:
                 ratios[name].append(theirs / ours)
         torch.distributed.destroy_process_group()
-    print(f"{'BESIDE OURS':20} {'PAIRS':>6} {'MEAN':>6} {'MOST':>6} {'FEWER':>6}")
+    figures = {}
     for name, found in ratios.items():
         mean = math.exp(sum(math.log(max(ratio, 1e-9)) for ratio in found) / len(found))
-        print(f"{name:20} {len(found):6} {mean:6.2f} {max(found):6.2f} {fewer[name]:6}")
+        figures[name] = {"pairs": len(found), "mean": mean, "most": max(found), "fewer": fewer[name]}
+    print(f"{'BESIDE OURS':20} {'PAIRS':>6} {'MEAN':>6} {'MOST':>6} {'FEWER':>6}")
+    for name, of in figures.items():
+        print(f"{name:20} {of['pairs']:6} {of['mean']:6.2f} {of['most']:6.2f} {of['fewer']:6}")
+    import jax
+    versions = f"JAX {jax.__version__} and PyTorch {torch.__version__}"
+    print(json.dumps({"versions": versions, "planners": figures}))
     return 1 if any(fewer.values()) else 0
 
 
