@@ -4,6 +4,7 @@
 #include "client/cli/pipeline_flags.h"
 #include "client/cli/pipeline_picture.h"
 #include "client/cli/pipeline_report.h"
+#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "planner/pipeline/formats/pipeline_trace.h"
 #include "planner/pipeline/formats/schedule_file.h"
@@ -15,7 +16,6 @@
 #include <vector>
 
 #include <absl/strings/str_cat.h>
-#include <absl/time/clock.h>
 #include <absl/time/time.h>
 #include <nlohmann/json.hpp>
 
@@ -58,9 +58,10 @@ struct PipelinePlanFlags {
 absl::Status ShowPlan(Cli& cli, const PipelinePlanFlags& flags, bool explain) {
   ASSIGN_OR_RETURN(PipelineDescription description, flags.pipeline.ReadDescription());
   ASSIGN_OR_RETURN(const v1::PipelineChoice choice, flags.pipeline.Choice());
-  const absl::Time begin = absl::Now();
+  const RealClock clock;
+  const absl::Duration begin = clock.Monotonic();
   ASSIGN_OR_RETURN(const auto planned, PlanPipeline(std::move(description), choice));
-  const double seconds = absl::ToDoubleSeconds(absl::Now() - begin);
+  const double seconds = absl::ToDoubleSeconds(clock.Monotonic() - begin);
   RETURN_IF_ERROR(flags.files.Write(*planned));
   v1::PipelinePlan summary = planned->Summary();
   summary.set_plan_seconds(seconds);

@@ -51,6 +51,10 @@ BANS = (
     Ban(re.compile(r"\babsl::(optional|variant|Span)\b"), "std::optional, std::variant, std::span"),
     Ban(re.compile(r"\bsleep_(for|until)\b|\babsl::SleepFor\b|\bu?sleep\("),
         "CondVar::WaitFor or EventFd; in tests, FakeClock"),
+    # Wall time jumps. gRPC's deadlines, stamps of logs and of what is loaded are by it.
+    Ban(re.compile(r"\bsystem_clock\b|\babsl::Now\(\)"), "Clock::Monotonic, or Clock::Now for people",
+        ("common/base/clock.h", "common/base/log.cc", "common/daemon/daemon_main.cc", "common/rpc/channel.cc"),
+        allowed_in_tests=True),
     Ban(re.compile(r"\bstd::j?thread\b(?!::)"), "Thread of common/base/thread.h",
         ("common/base/thread.h",), allowed_in_tests=True),
     Ban(re.compile(r"\.detach\(\)"), "a Thread that is joined"),

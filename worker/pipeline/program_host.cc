@@ -1,5 +1,6 @@
 #include "worker/pipeline/program_host.h"
 
+#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/event_loop/event_loop.h"
 #include "worker/pipeline/admitted_program.h"
@@ -14,7 +15,7 @@
 #include <utility>
 
 #include <absl/strings/str_cat.h>
-#include <absl/time/clock.h>
+#include <absl/time/time.h>
 
 namespace crossmesh {
 
@@ -64,11 +65,12 @@ void ProgramHost::Offer(const std::vector<std::shared_ptr<RankQueue>>& queues) {
 }
 
 absl::StatusOr<std::unique_ptr<PipelineLoop>> ProgramHost::WaitForLoop(absl::Duration timeout) {
-  const absl::Time until = absl::Now() + timeout;
+  const RealClock clock;
+  const absl::Duration until = clock.Monotonic() + timeout;
   MutexLock lock(mutex_);
   for (;;) {
-    while (offered_.empty() && !stopped_ && absl::Now() < until) {
-      changed_.WaitFor(mutex_, until - absl::Now());
+    while (offered_.empty() && !stopped_ && clock.Monotonic() < until) {
+      changed_.WaitFor(mutex_, until - clock.Monotonic());
     }
     if (stopped_) {
       return absl::CancelledError(absl::StrCat("worker ", options_.worker, ": it stops"));
@@ -144,9 +146,11 @@ void ProgramHost::Stop(absl::Duration timeout) {
   for (const auto& program : programs) {
     program->GiveUp(absl::CancelledError(absl::StrCat("worker ", options_.worker, ": it stops")));
   }
-  const absl::Time until = absl::Now() + timeout;
+  const RealClock clock;
+  const absl::Duration until = clock.Monotonic() + timeout;
   MutexLock lock(mutex_);
-  while (!programs_.empty() && absl::Now() < until) changed_.WaitFor(mutex_, until - absl::Now());
+  while (!programs_.empty() && clock.Monotonic() < until)
+    changed_.WaitFor(mutex_, until - clock.Monotonic());
 }
 
 }  // namespace crossmesh

@@ -1,6 +1,7 @@
 #include "worker/pipeline/rank_queue.h"
 
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/event_loop/event_loop.h"
 #include "worker/pipeline/transfer_memory.h"
 
@@ -115,10 +116,11 @@ PipelineStep RankQueue::Next() {
 }
 
 bool RankQueue::WaitForStep(absl::Duration timeout) {
-  const absl::Time until = absl::Now() + timeout;
+  const RealClock clock;
+  const absl::Duration until = clock.Monotonic() + timeout;
   MutexLock lock(mutex_);
   while (steps_.empty() && !ended_) {
-    const absl::Duration left = until - absl::Now();
+    const absl::Duration left = until - clock.Monotonic();
     if (left <= absl::ZeroDuration()) return false;
     changed_.WaitFor(mutex_, left);
   }
@@ -166,10 +168,11 @@ void RankQueue::OnData() {
 }
 
 bool RankQueue::WaitForEnd(absl::Duration timeout) {
-  const absl::Time until = absl::Now() + timeout;
+  const RealClock clock;
+  const absl::Duration until = clock.Monotonic() + timeout;
   MutexLock lock(mutex_);
   while (!ended_) {
-    const absl::Duration left = until - absl::Now();
+    const absl::Duration left = until - clock.Monotonic();
     if (left <= absl::ZeroDuration()) return false;
     changed_.WaitFor(mutex_, left);
   }

@@ -1,5 +1,6 @@
 #include "worker/pipeline/rehearsal.h"
 
+#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "worker/pipeline/rehearsed_tensor.h"
 #include "worker/pipeline/transfer_memory.h"
@@ -8,7 +9,6 @@
 #include <vector>
 
 #include <absl/strings/str_cat.h>
-#include <absl/time/clock.h>
 #include <absl/time/time.h>
 
 namespace crossmesh {
@@ -67,6 +67,7 @@ class RehearsedProgram {
 }  // namespace
 
 void Rehearse(RankQueue& queue) {
+  const RealClock clock;
   const RehearsedProgram rehearsed(*queue.memory().program, queue.program_rank());
   for (;;) {
     const PipelineStep step = queue.Next();
@@ -76,7 +77,7 @@ void Rehearse(RankQueue& queue) {
       queue.Done();  // it has none
       continue;
     }
-    const absl::Time end = absl::Now() + absl::Seconds(step.op->seconds);
+    const absl::Duration end = clock.Monotonic() + absl::Seconds(step.op->seconds);
     absl::Status found = rehearsed.Check(*step.op);
     if (step.backward != nullptr) found.Update(rehearsed.Check(*step.backward));
     if (!found.ok()) {
@@ -86,7 +87,7 @@ void Rehearse(RankQueue& queue) {
     rehearsed.Fill(*step.op);
     if (step.backward != nullptr) rehearsed.Fill(*step.backward);
     // The rest of the time that the op takes, unless the run ends before.
-    queue.WaitForEnd(end - absl::Now());
+    queue.WaitForEnd(end - clock.Monotonic());
     queue.Done();
   }
 }

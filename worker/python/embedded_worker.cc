@@ -1,5 +1,6 @@
 #include "worker/python/embedded_worker.h"
 
+#include "common/base/clock.h"
 #include "common/mesh/mesh.h"
 #include "common/python/raised_status.h"
 #include "worker/memory/storage_table.h"
@@ -12,7 +13,7 @@
 
 #include <absl/status/statusor.h>
 #include <absl/strings/str_cat.h>
-#include <absl/time/clock.h>
+#include <absl/time/time.h>
 #include <unistd.h>
 
 namespace crossmesh {
@@ -24,8 +25,8 @@ constexpr absl::Duration kSignalTime = absl::Milliseconds(20);
 // Its process has the version that is installed, and would wait in vain.
 constexpr absl::Duration kVersionRefusedMax = absl::Seconds(20);
 
-absl::Time TimeAfter(std::optional<double> seconds) {
-  return seconds.has_value() ? absl::Now() + absl::Seconds(*seconds) : absl::InfiniteFuture();
+absl::Duration DurationOf(std::optional<double> seconds) {
+  return seconds.has_value() ? absl::Seconds(*seconds) : absl::InfiniteDuration();
 }
 
 }  // namespace
@@ -120,9 +121,10 @@ absl::Status EmbeddedWorker::CheckRuns() const {
 
 bool EmbeddedWorker::Await(std::optional<double> seconds, const WaitFor& wait) {
   CheckProcess();
-  const absl::Time until = TimeAfter(seconds);
+  const RealClock clock;
+  const absl::Duration until = clock.Monotonic() + DurationOf(seconds);
   for (;;) {
-    const absl::Duration left = std::max(until - absl::Now(), absl::ZeroDuration());
+    const absl::Duration left = std::max(until - clock.Monotonic(), absl::ZeroDuration());
     bool done = false;
     {
       const Inside inside(*this);
