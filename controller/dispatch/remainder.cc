@@ -26,6 +26,7 @@ absl::StatusOr<std::shared_ptr<const PlannedReshard>> PlanRemainder(const Remain
   ASSIGN_OR_RETURN(TensorTable tensors,
                    RemainingTensors(first.tensors(), remainder.replicas, remainder.lost));
   ReshardRequest request = first.request();
+  request.failed_links = remainder.failed_links;
   request.tensors = std::make_shared<const TensorTable>(std::move(tensors));
   return PlannedReshard::Create(std::move(request), first.limits(), clock);
 }

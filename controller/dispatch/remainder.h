@@ -8,16 +8,20 @@
 #include <cstdint>
 #include <memory>
 #include <set>
+#include <string>
+#include <utility>
 
 #include <absl/status/statusor.h>
 
 namespace crossmesh {
 
-// What of `first` is still to be moved, without devices whose workers are lost or refused.
+// What of `first` is still to be moved, without devices whose workers are lost or refused, and
+// around links that have failed by now, if there is a way.
 struct Remainder {
   std::shared_ptr<const PlannedReshard> first;
   std::set<int32_t> replicas;
   std::set<DeviceId> lost;
+  std::set<std::pair<std::string, std::string>> failed_links = {};  // as ReshardRequest has them
 };
 
 // What RemainingTensors and PlannedReshard::Create find.

@@ -315,9 +315,9 @@ void RunningOperation::Do(const PlanAgain& action) {
   // Now, since the next attempt needs the same GPUs.
   last.ReturnCommunicators();
   Remainder remainder = last.RemainderOf(action.replicas, action.without);
+  remainder.failed_links = environment_.workers.FailedHostLinks();
   const int64_t cost = remainder.first->planning_cost();
-  OperationAttempt& next = AddAttempt();
-  next.replica_numbers.assign(action.replicas.begin(), action.replicas.end());
+  AddAttempt().replica_numbers.assign(action.replicas.begin(), action.replicas.end());
   AtPlanner<OperationRequest::Planned>(
       cost,
       [remainder = std::move(remainder), &clock = environment_.clock](auto done) {

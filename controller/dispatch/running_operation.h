@@ -144,6 +144,7 @@ class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
   void Do(const CancelTask& action);
   void Do(const ResolveDevices& action);
   void Do(const TellPeerLost& action);
+  void Do(const AwaitWord& action);
   void Do(const PlanAgain& action);
   void Do(const CheckHope& action);
   void Do(const AcknowledgeTask& action);

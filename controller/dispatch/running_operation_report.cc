@@ -15,7 +15,16 @@
 #include <string>
 #include <vector>
 
+#include <absl/time/time.h>
+
 namespace crossmesh {
+namespace {
+
+// Of a link that has failed the receiving end waits a quarter of the stall limit longer.
+constexpr int kPartOfStallLimit = 4;
+constexpr absl::Duration kWordPause = absl::Milliseconds(500);
+
+}  // namespace
 
 void RunningOperation::HearEnd(uint32_t number, const TaskEnded& ended) {
   OperationAttempt& attempt = attempts_[number - 1];
@@ -26,6 +35,17 @@ void RunningOperation::HearEnd(uint32_t number, const TaskEnded& ended) {
     environment_.workers.LinkFailed(
         ended.worker, peer, ended.status.ok() ? "no bytes got through" : ended.status.message());
   }
+}
+
+void RunningOperation::Do(const AwaitWord& action) {
+  const absl::Duration stall_limit =
+      crossmesh::FromProto(request_.start.stall_limit()).value_or(absl::ZeroDuration());
+  environment_.queue.PostAfter(stall_limit / kPartOfStallLimit + kWordPause,
+                               [weak = weak_from_this(), attempt = action.attempt] {
+                                 const std::shared_ptr<RunningOperation> self = weak.lock();
+                                 if (self != nullptr && !self->finished_)
+                                   self->Feed(WordAwaited{attempt});
+                               });
 }
 
 // Only when all is there: what was sent over a link before it failed says nothing.

@@ -1,8 +1,10 @@
 #include "controller/operation/accusations.h"
 
 #include <algorithm>
-#include <set>
+#include <functional>
+#include <iterator>
 #include <tuple>
+#include <utility>
 
 namespace crossmesh {
 namespace {
@@ -23,6 +25,25 @@ bool HasEnded(const std::vector<Accusations::Witness>& witnesses, const std::str
 void Accusations::Forget(const std::string& worker) {
   std::erase_if(accusations_,
                 [&](const Accusation& a) { return a.of == worker || a.by == worker; });
+}
+
+void Accusations::ForgiveEndsOfLinks(const std::vector<Witness>& witnesses) {
+  const auto is_forgiven = [&](const Accusation& a) {
+    return IsOfLinkAlone(a) && HasEnded(witnesses, a.by) && HasEnded(witnesses, a.of);
+  };
+  std::vector<Accusation> others;
+  std::ranges::copy_if(accusations_, std::back_inserter(others), std::not_fn(is_forgiven));
+  accusations_ = std::move(others);
+}
+
+bool Accusations::MayForgiveMore(const std::vector<Witness>& witnesses) const {
+  return std::ranges::any_of(accusations_, [&](const Accusation& a) {
+    return IsOfLinkAlone(a) && !HasEnded(witnesses, a.of);
+  });
+}
+
+bool Accusations::IsOfLinkAlone(const Accusation& accusation) const {
+  return BrokenWith(accusation.by).size() == 1 && BrokenWith(accusation.of).size() == 1;
 }
 
 bool Accusations::IsAccused(const std::string& worker) const {
@@ -55,17 +76,21 @@ std::string Accusations::MostSuspect(const std::vector<Witness>& witnesses) cons
   std::vector<std::string> suspects;
   for (const Accusation& a : accusations_) suspects.insert(suspects.end(), {a.of, a.by});
   const auto suspicion = [&](const std::string& worker) {
-    std::set<std::string> broken;
-    for (const Accusation& a : accusations_) {
-      if (a.of == worker) broken.insert(a.by);
-      if (a.by == worker) broken.insert(a.of);
-    }
     const Witness* witness = Find(witnesses, worker);
     const bool silent = witness == nullptr || !witness->ended;
     const bool lacks_bytes = witness != nullptr && witness->lacks_bytes;
-    return std::tuple(broken.size(), silent, lacks_bytes);
+    return std::tuple(BrokenWith(worker).size(), silent, lacks_bytes);
   };
   return *std::ranges::max_element(suspects, {}, suspicion);
+}
+
+std::set<std::string> Accusations::BrokenWith(const std::string& worker) const {
+  std::set<std::string> ends;
+  for (const Accusation& a : accusations_) {
+    if (a.of == worker) ends.insert(a.by);
+    if (a.by == worker) ends.insert(a.of);
+  }
+  return ends;
 }
 
 std::string Accusations::AccuserOf(const std::string& worker) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,11 @@ class Accusations {
   void Add(const std::string& by, const std::string& of) { accusations_.push_back({by, of}); }
   // The worker is lost, which explains its broken links.
   void Forget(const std::string& worker);
+  // Of two that have both said their last word, and have no other broken link, neither is to blame:
+  // the link between them has failed.
+  void ForgiveEndsOfLinks(const std::vector<Witness>& witnesses);
+  // Whether that would be so of more of them if one that is accused spoke as well.
+  bool MayForgiveMore(const std::vector<Witness>& witnesses) const;
   void Clear() { accusations_.clear(); }
 
   struct Verdict {
@@ -40,6 +46,9 @@ class Accusations {
   };
 
   bool IsAccused(const std::string& worker) const;
+  bool IsOfLinkAlone(const Accusation& accusation) const;
+  // At the other ends of its broken links.
+  std::set<std::string> BrokenWith(const std::string& worker) const;
   std::string MostSuspect(const std::vector<Witness>& witnesses) const;
   std::string AccuserOf(const std::string& worker) const;
 

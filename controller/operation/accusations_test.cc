@@ -86,6 +86,31 @@ TEST(AccusationsTest, OneThatNoneAccusesMayBeRightWhileOneOfThoseItAccusesIsSile
             "w0, says w1");
 }
 
+TEST(AccusationsTest, TwoThatHaveSpokenAndHaveNoOtherBrokenLinkAreForgiven) {
+  const Witnesses witnesses = {Ended("w0"), Lacking("w1"), Ended("w2"), Silent("w3"), Ended("w4")};
+  const auto judged = [&](std::initializer_list<std::pair<const char*, const char*>> pairs) {
+    Accusations accusations = Of(pairs);
+    accusations.ForgiveEndsOfLinks(witnesses);
+    return Judged(accusations, witnesses);
+  };
+  EXPECT_EQ(judged({{"w0", "w1"}}), "none");
+  EXPECT_EQ(judged({{"w0", "w1"}, {"w1", "w0"}, {"w0", "w1"}}), "none");
+  // One that is silent may be gone, and one with two broken links be cut off.
+  EXPECT_EQ(judged({{"w0", "w3"}}), "w3, says w0");
+  EXPECT_EQ(judged({{"w0", "w1"}, {"w1", "w0"}, {"w2", "w1"}}), "w1, says w0");
+  EXPECT_EQ(judged({{"w0", "w1"}, {"w2", "w3"}}), "w3, says w2");
+  EXPECT_EQ(judged({{"w0", "strange"}}), "strange, says w0");
+}
+
+TEST(AccusationsTest, OneThatIsSilentMayYetSpeakOfTheSameLink) {
+  const Witnesses witnesses = {Ended("w0"), Ended("w1"), Silent("w2"), Silent("w3")};
+  EXPECT_TRUE(Of({{"w0", "w2"}}).MayForgiveMore(witnesses));
+  EXPECT_TRUE(Of({{"w0", "w1"}, {"w0", "w1"}, {"w2", "w3"}}).MayForgiveMore(witnesses));
+  EXPECT_FALSE(Of({{"w0", "w1"}}).MayForgiveMore(witnesses));
+  EXPECT_FALSE(Of({{"w0", "w2"}, {"w1", "w2"}}).MayForgiveMore(witnesses));
+  EXPECT_FALSE(Of({{"w0", "w2"}, {"w0", "w3"}}).MayForgiveMore(witnesses));
+}
+
 TEST(AccusationsTest, OneThatIsForgottenNeitherAccusesNorIsAccused) {
   const Witnesses witnesses = {Ended("w0"), Ended("w1"), Ended("w2")};
   for (const char* lost : {"w0", "w1"}) {

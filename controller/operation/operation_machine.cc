@@ -166,6 +166,10 @@ void OperationMachine::On(const DevicesResolved& event) {
 
 void OperationMachine::On(const WorkerLost& event) { LoseWorker(event.worker, event.status); }
 
+void OperationMachine::On(const WordAwaited& event) {
+  if (event.attempt == attempt_) patience_ = Patience::kHasNone;
+}
+
 void OperationMachine::On(const CancelRequested& event) {
   BeginEnding(absl::CancelledError(absl::StrCat("cancelled: ", event.reason)));
 }
@@ -258,6 +262,15 @@ void OperationMachine::LoseWorker(const std::string& worker, const absl::Status&
 // Once all are heard: loses workers until every accusation is explained.
 void OperationMachine::Judge() {
   if (!accusations_.AllHeard(Witnesses())) return;
+  if (attempt_ == 1 && ending_.ok()) {
+    // What did not come over a link is planned again, around it if there is a way.
+    accusations_.ForgiveEndsOfLinks(Witnesses());
+    if (patience_ != Patience::kHasNone && accusations_.MayForgiveMore(Witnesses())) {
+      if (patience_ == Patience::kHas) Do(AwaitWord{attempt_});
+      patience_ = Patience::kWaits;
+      return;
+    }
+  }
   while (const auto verdict = accusations_.Judge(Witnesses())) {
     LoseWorker(verdict->guilty,
                absl::UnavailableError(absl::StrCat("blamed by worker ", verdict->accuser,

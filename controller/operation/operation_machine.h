@@ -58,6 +58,9 @@ struct Hopeless {  // no plan can serve these replicas without the workers that 
   std::set<int32_t> replicas;
   absl::Status status;
 };
+struct WordAwaited {  // what AwaitWord asks for
+  uint32_t attempt = 1;
+};
 struct CancelRequested {
   std::string reason;
 };
@@ -66,7 +69,8 @@ struct CancelRequested {
 struct DeadlinePassed {};
 using OperationEvent =
     std::variant<Planned, PlanFailed, IntentCommitted, IntentFailed, TaskAccepted, DeviceDone,
-                 TaskEnded, DevicesResolved, WorkerLost, Hopeless, CancelRequested, DeadlinePassed>;
+                 TaskEnded, DevicesResolved, WorkerLost, Hopeless, WordAwaited, CancelRequested,
+                 DeadlinePassed>;
 
 // Actions, to be carried out in order.
 struct CommitIntent {};  // of the attempt; then IntentCommitted or IntentFailed
@@ -91,6 +95,9 @@ struct TellPeerLost {  // to `worker`: `lost` is gone
   std::string lost;
   std::string reason;
 };
+struct AwaitWord {  // of one that others accuse: leave it a moment to speak; then WordAwaited
+  uint32_t attempt = 1;
+};
 struct PlanAgain {  // then Planned or PlanFailed
   uint32_t attempt = 2;
   std::set<int32_t> replicas;     // what remains to be served
@@ -108,8 +115,8 @@ struct AcknowledgeTask {
 struct PublishChange {};    // watchers are to be told
 struct FinishOperation {};  // terminal: record, report, forget
 using OperationAction =
-    std::variant<CommitIntent, StartTask, CancelTask, ResolveDevices, TellPeerLost, PlanAgain,
-                 CheckHope, AcknowledgeTask, PublishChange, FinishOperation>;
+    std::variant<CommitIntent, StartTask, CancelTask, ResolveDevices, TellPeerLost, AwaitWord,
+                 PlanAgain, CheckHope, AcknowledgeTask, PublishChange, FinishOperation>;
 
 // The life of one operation: events in, actions out. Pure: no clock, no I/O, no threads.
 // Thread-compatible; its owner feeds it one event at a time.
@@ -122,11 +129,11 @@ using OperationAction =
 //
 // A replica commits when all its devices are done with OK, and by itself: others may still receive.
 // It fails when a worker that owns one of its devices is lost. What it was to get through another
-// worker that is lost is planned again once, when every task of the first attempt has ended, and
-// fails for good when that does not work either, or as soon as it is clear that it will not. An
-// error that planning cannot mend (a checksum that differs, no memory) fails the replica at once.
-// The operation is over when every replica has committed or failed, every task has ended or its
-// worker is lost, and every device is resolved.
+// worker that is lost, or over a link that has failed, is planned again once, when every task of
+// the first attempt has ended, and fails for good when that does not work either, or as soon as it
+// is clear that it will not. An error that planning cannot mend (a checksum that differs, no
+// memory) fails the replica at once. The operation is over when every replica has committed or
+// failed, every task has ended or its worker is lost, and every device is resolved.
 class OperationMachine {
  public:
   using DeviceOfWorker = std::pair<std::string, DeviceRank>;
@@ -160,6 +167,7 @@ class OperationMachine {
 
  private:
   enum class TaskState : uint8_t { kStarting, kAccepted, kEnded, kLost };
+  enum class Patience : uint8_t { kHas, kWaits, kHasNone };
   struct Task {
     WorkerShare share;
     TaskState state = TaskState::kStarting;
@@ -180,6 +188,7 @@ class OperationMachine {
   void On(const DevicesResolved& event);
   void On(const WorkerLost& event);
   void On(const Hopeless& event);
+  void On(const WordAwaited& event);
   void On(const CancelRequested& event);
   void On(const DeadlinePassed& event);
 
@@ -222,6 +231,7 @@ class OperationMachine {
   // Tasks of earlier attempts whose workers still hold leases on sources.
   std::vector<std::pair<std::string, uint32_t>> earlier_tasks_;
   Accusations accusations_;                // in the present attempt, not explained yet
+  Patience patience_ = Patience::kHas;     // with those that are accused and silent, likewise
   std::set<std::string> lost_workers_;     // that are gone
   std::set<std::string> avoided_workers_;  // that are there and refused
   absl::btree_map<std::string, std::string>

@@ -81,6 +81,7 @@ OperationEvent EventOf(absl::string_view line) {
   }
   if (kind == "WorkerLost") return WorkerLost{words[1], StatusOf(words, 2)};
   if (kind == "Hopeless") return Hopeless{{Rank(words[1])}, StatusOf(words, 2)};
+  if (kind == "WordAwaited") return WordAwaited{};
   if (kind == "CancelRequested") return CancelRequested{words[1]};
   if (kind == "DeadlinePassed") return DeadlinePassed{};
   if (kind == "DevicesResolved") {
@@ -110,6 +111,7 @@ struct ActionText {
   std::string operator()(const TellPeerLost& a) const {
     return absl::StrCat("TellPeerLost ", a.worker, " of ", a.lost, ": ", a.reason);
   }
+  std::string operator()(const AwaitWord&) const { return "AwaitWord"; }
   std::string operator()(const PlanAgain& a) const {
     return absl::StrCat("PlanAgain attempt ", a.attempt, " replicas ",
                         absl::StrJoin(a.replicas, ","), " without ",
