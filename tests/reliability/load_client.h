@@ -1,10 +1,12 @@
 #pragma once
 
 #include "client/client.h"
+#include "client/outcome.h"
 #include "client/pause.h"
 #include "common/base/check.h"
 #include "tests/live/live_cluster.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <absl/time/time.h>
@@ -24,5 +26,15 @@ inline Client ConnectForLoad(const LiveCluster& cluster) {
 
 // Before a client asks again for what was refused.
 inline void PauseOfLoad() { Pause(absl::Milliseconds(20)); }
+
+// All operations and runs that a controller knows.
+inline bool AllHaveEnded(Client& client) {
+  constexpr int kEnough = 1000;
+  const auto operations = client.ListOperations(kEnough);
+  const auto runs = client.ListPipelineRuns(kEnough);
+  const auto has_ended = [](const auto& job) { return HasEnded(job); };
+  return operations.ok() && runs.ok() && std::ranges::all_of(*operations, has_ended) &&
+         std::ranges::all_of(*runs, has_ended);
+}
 
 }  // namespace crossmesh

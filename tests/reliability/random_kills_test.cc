@@ -1,18 +1,18 @@
 // Controllers and workers killed at random moments under mixed load: nothing that was acknowledged
 // is lost, nothing is done twice, nothing is mixed, and every job ends.
 
-#include "client/outcome.h"
 #include "common/base/clock.h"
 #include "common/base/thread.h"
+#include "common/testing/random_cases.h"
 #include "common/testing/status_matchers.h"
 #include "tests/live/live_cluster.h"
+#include "tests/reliability/load_cases.h"
 #include "tests/reliability/load_client.h"
 #include "tests/reliability/metadata_load.h"
 #include "tests/reliability/pipeline_load.h"
 #include "tests/reliability/reshard_load.h"
 
 #include <atomic>
-#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <random>
@@ -30,31 +30,6 @@ namespace {
 constexpr absl::Duration kGapMax = absl::Milliseconds(400);
 
 // Lengths are parameters: CROSSMESH_KILLS, CROSSMESH_SEED, CROSSMESH_LARGE_BYTES.
-uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
-ReshardOptions BetweenStoragesOf(const std::string& load, Manifest manifest) {
-  return {.manifest = std::move(manifest),
-          .source_storage = absl::StrCat(load, "-from"),
-          .destination_storage = absl::StrCat(load, "-to")};
-}
-
-// Summands on all three workers, which become shards of their sums.
-ReshardOptions SumsOf(const std::string& load, int64_t rows) {
-  absl::StatusOr<Manifest> manifest =
-      Manifest::Create({{.name = "m", .shape = Shape::Create({{rows, 1024}}).value()}});
-  CHECK_OK(manifest.status());
-  ReshardOptions options = BetweenStoragesOf(load, *std::move(manifest));
-  options.source = options.destination = "x=3 on node-0.0,node-1.0,node-2.0";
-  options.source_layout = "[-, -]";
-  options.destination_layout = "[x, -]";
-  options.replica_axes = {};
-  options.source_partial = {"x"};
-  return options;
-}
-
 class RandomKills {
  public:
   RandomKills(LiveCluster& cluster, uint64_t seed)
@@ -117,18 +92,10 @@ class RandomKills {
     starts_.Count(worker);
   }
 
-  bool AllHaveEnded() {
-    constexpr int kEnough = 1000;
-    const auto operations = cluster_.client().ListOperations(kEnough);
-    const auto runs = cluster_.client().ListPipelineRuns(kEnough);
-    const auto has_ended = [](const auto& job) { return HasEnded(job); };
-    return operations.ok() && runs.ok() && std::ranges::all_of(*operations, has_ended) &&
-           std::ranges::all_of(*runs, has_ended);
-  }
-
   void CheckAll() {
     EXPECT_OK(cluster_.WaitForAllWorkers());
-    EXPECT_TRUE(WaitUntil(kEndsWithin, [&] { return AllHaveEnded(); })) << "a job has not ended";
+    EXPECT_TRUE(WaitUntil(kEndsWithin, [&] { return AllHaveEnded(cluster_.client()); }))
+        << "a job has not ended";
     for (auto& [name, load] : loads_) load->Check();
     EXPECT_THAT(violations_.found(), testing::IsEmpty());
     std::cout << "killed: controllers " << controllers_ << ", workers " << workers_ << "\n";

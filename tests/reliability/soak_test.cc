@@ -1,0 +1,204 @@
+// A cluster at half load for some time, operations that are cancelled among others: what its
+// daemons hold stays as it was.
+
+#include "client/pause.h"
+#include "common/base/clock.h"
+#include "common/base/thread.h"
+#include "common/testing/random_cases.h"
+#include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
+#include "tests/live/live_cluster.h"
+#include "tests/reliability/cancel_load.h"
+#include "tests/reliability/held_resources.h"
+#include "tests/reliability/load_cases.h"
+#include "tests/reliability/load_client.h"
+#include "tests/reliability/pipeline_load.h"
+#include "tests/reliability/reshard_load.h"
+#include "tests/reliability/timed_calls.h"
+
+#include <algorithm>
+#include <atomic>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+// Of these the first third warms up.
+constexpr int kRounds = 12;
+// What an allocator keeps of peaks; of a sanitizer's there is no bound.
+constexpr double kMemoryNoiseMb = 32;
+#if defined(__has_feature)
+constexpr bool kMemorySaysNothing = __has_feature(address_sanitizer);
+#else
+constexpr bool kMemorySaysNothing = false;
+#endif
+
+// When clients and daemons had nothing to do.
+struct Sample {
+  absl::Duration time;
+  std::map<std::string, HeldResources> held;  // by daemon
+  int64_t store_bytes = 0;
+  absl::Duration p99;  // of the calls before
+};
+
+class Soak {
+ public:
+  Soak(LiveCluster& cluster, std::string store, uint64_t seed)
+      : cluster_(cluster),
+        store_(std::move(store)),
+        environment_{cluster, starts_, violations_},
+        calls_(environment_) {
+    ReshardOptions in_place = BetweenStoragesOf("in-place", TensorsOf(1 << 20));
+    in_place.binding = v1::BINDING_MODE_IN_PLACE;
+    Add("reshards", std::make_unique<ReshardLoad>(
+                        environment_, BetweenStoragesOf("reshards", TensorsOf(1 << 20))));
+    Add("in place", std::make_unique<ReshardLoad>(environment_, std::move(in_place)));
+    Add("cancelled", std::make_unique<CancelLoad>(
+                         environment_, BetweenStoragesOf("cancelled", TensorsOf(16 << 20)), seed));
+    Add("redistributions", std::make_unique<ReshardLoad>(environment_, SumsOf("sums", 768)));
+    Add("pipelines", std::make_unique<PipelineLoad>(environment_));
+  }
+
+  void Run(absl::Duration length) {
+    const absl::Duration begin = clock_.Monotonic();
+    for (int round = 0; round < kRounds && !testing::Test::HasFailure(); ++round) {
+      const absl::Duration end = begin + length * (round + 1) / kRounds;
+      do RunAndRest(std::min((end - clock_.Monotonic()) / 2, kBurstMax));
+      while (clock_.Monotonic() < end);
+      TakeSample(clock_.Monotonic() - begin);
+    }
+    for (auto& [name, load] : loads_) load->Check();
+    EXPECT_THAT(violations_.found(), testing::IsEmpty());
+    CheckAndTell();
+  }
+
+ private:
+  static constexpr absl::Duration kBurstMax = absl::Seconds(2);
+
+  void Add(const std::string& name, std::unique_ptr<Load> load) {
+    loads_.emplace_back(name, std::move(load));
+  }
+
+  // As long as it ran it rests: half load.
+  void RunAndRest(absl::Duration burst) {
+    const absl::Duration begin = clock_.Monotonic();
+    std::atomic<bool> stop = false;
+    std::vector<Thread> threads;
+    threads.emplace_back("calls", [&] { calls_.Run(stop); });
+    for (auto& [name, load] : loads_) {
+      threads.emplace_back("load", [&stop, &running = *load] { running.Run(stop); });
+    }
+    Pause(std::max(burst, absl::Milliseconds(100)));
+    stop = true;
+    for (Thread& thread : threads) thread.Join();
+    EXPECT_TRUE(WaitUntil(kEndsWithin, [&] { return AllHaveEnded(cluster_.client()); }));
+    Pause(std::min(clock_.Monotonic() - begin, kBurstMax));
+  }
+
+  void TakeSample(absl::Duration time) {
+    Sample sample{.time = time, .store_bytes = FolderBytes(store_), .p99 = calls_.TakeP99()};
+    std::vector<std::string> daemons = cluster_.workers();
+    daemons.emplace_back(LiveCluster::kController);
+    for (const std::string& daemon : daemons) {
+      ASSERT_OK_AND_ASSIGN(sample.held[daemon], HeldBy(cluster_, daemon));
+    }
+    samples_.push_back(std::move(sample));
+  }
+
+  // The last third beside the one before: less than one that is fewer at times, and no more than
+  // one that is more at times, is no leak.
+  void CheckAndTell() {
+    if (samples_.size() != kRounds) return;
+    const std::span<const Sample> middle = std::span(samples_).subspan(kRounds / 3, kRounds / 3);
+    const std::span<const Sample> last = std::span(samples_).last(kRounds / 3);
+    for (const auto& [daemon, held] : samples_.back().held) {
+      const auto check = [&, &of = daemon](const char* what, auto number, auto slack) {
+        const auto in = [&](const Sample& sample) { return number(sample.held.at(of)); };
+        const auto before = in(*std::ranges::max_element(middle, {}, in));
+        const auto after = in(*std::ranges::min_element(last, {}, in));
+        EXPECT_LE(after, before + slack) << what << " of " << of;
+        return absl::StrCat(", ", what, " ", before, " then ", after);
+      };
+      std::cout << "daemon " << daemon
+                << check(
+                       "descriptors", [](const HeldResources& h) { return h.descriptors; }, 0)
+                << check(
+                       "threads", [](const HeldResources& h) { return h.threads; }, 0)
+                << check(
+                       "MB", [](const HeldResources& h) { return h.memory_mb; },
+                       kMemorySaysNothing ? 1e9 : kMemoryNoiseMb)
+                << absl::StrFormat(", %+.2f MB an hour\n", MemorySlope(daemon));
+    }
+    std::cout << "store: bytes " << middle.front().store_bytes << " then "
+              << last.back().store_bytes << "\n"
+              << "p99 of calls: " << MedianP99(middle) << " then " << MedianP99(last) << "\n"
+              << "load calls: " << calls_.Summary() << "\n";
+    for (const auto& [name, load] : loads_) {
+      std::cout << "load " << name << ": " << load->Summary() << "\n";
+    }
+  }
+
+  // Of the straight line nearest to the samples after the warm-up.
+  double MemorySlope(const std::string& daemon) const {
+    const std::span<const Sample> warm = std::span(samples_).subspan(kRounds / 3);
+    double hours = 0;
+    double megabytes = 0;
+    for (const Sample& sample : warm) {
+      hours += absl::ToDoubleHours(sample.time) / static_cast<double>(warm.size());
+      megabytes += sample.held.at(daemon).memory_mb / static_cast<double>(warm.size());
+    }
+    double above = 0;
+    double below = 0;
+    for (const Sample& sample : warm) {
+      const double time = absl::ToDoubleHours(sample.time) - hours;
+      above += time * (sample.held.at(daemon).memory_mb - megabytes);
+      below += time * time;
+    }
+    return above / below;
+  }
+
+  static absl::Duration MedianP99(std::span<const Sample> samples) {
+    std::vector<absl::Duration> p99s;
+    for (const Sample& sample : samples) p99s.push_back(sample.p99);
+    std::ranges::sort(p99s);
+    return p99s[p99s.size() / 2];
+  }
+
+  LiveCluster& cluster_;
+  const std::string store_;
+  const RealClock clock_;
+  Starts starts_;
+  Violations violations_;
+  const LoadEnvironment environment_;
+  TimedCalls calls_;
+  std::vector<std::pair<std::string, std::unique_ptr<Load>>> loads_;
+  std::vector<Sample> samples_;
+};
+
+// CROSSMESH_SOAK_SECONDS, CROSSMESH_SEED.
+TEST(SoakTest, WhatDaemonsHoldStaysAsItIs) {
+  const uint64_t seed = FromEnvironment("CROSSMESH_SEED", std::random_device()());
+  SCOPED_TRACE(absl::StrCat("CROSSMESH_SEED=", seed));
+  const TemporaryFolder state;
+  ASSERT_OK_AND_ASSIGN(
+      const auto cluster,
+      LiveCluster::Start({.workers = {"node-0", "node-1", "node-2"},
+                          .controller_flags = {"--state-dir", state.PathOf("store")}}));
+  Soak(*cluster, state.PathOf("store"), seed)
+      .Run(absl::Seconds(FromEnvironment("CROSSMESH_SOAK_SECONDS", 6)));
+}
+
+}  // namespace
+}  // namespace crossmesh
