@@ -26,6 +26,9 @@
 namespace crossmesh {
 namespace {
 
+// Between two looks at whether the proof is wanted, so that they cost nothing.
+constexpr ClassIndex kClassesUnasked = 256;
+
 // Indices of items grouped by class, in order within a class.
 struct ByClass {
   std::vector<int32_t> first;  // [class]
@@ -60,11 +63,12 @@ class DeliveryProver {
         ledger_(plan.tensors(), slicing_),
         reached_by_(plan.tensors().devices().size(), -1) {}
 
-  absl::Status Prove() {
+  absl::Status Prove(CancelCheck cancelled) {
     const size_t classes = slicing_.classes().size();
     ByClass relays = GroupByClass(plan_.relays(), classes);
     ByClass copies = GroupByClass(plan_.copies(), classes);
     for (ClassIndex c = 0; c < static_cast<ClassIndex>(classes); ++c) {
+      if (c % kClassesUnasked == 0) RETURN_IF_ERROR(CheckWanted(cancelled));
       ledger_.Open(c);
       for (const int32_t i : copies.Of(c)) {
         RETURN_IF_ERROR(ledger_.Copy(plan_.copies()[i].device));
@@ -259,12 +263,14 @@ class ChannelProver {
 };
 
 // Statement 9, and what is proven of the courses' steps.
-absl::Status ProveSteps(const Plan& plan, std::span<const CourseTables> courses, Proof& proof) {
+absl::Status ProveSteps(const Plan& plan, std::span<const CourseTables> courses, Proof& proof,
+                        CancelCheck cancelled) {
   for (size_t c = 0; c < plan.courses().size(); ++c) {
     const Course<Plan>& course = plan.courses()[c];
     for (size_t k = 0; k < course.steps.size(); ++k) {
       ASSIGN_OR_RETURN(const Proof of_step,
-                       At(absl::StrCat("course ", c, ", step ", k), Prove(*course.steps[k].move)));
+                       At(absl::StrCat("course ", c, ", step ", k),
+                          Prove(*course.steps[k].move, ProofLimits(), cancelled)));
       proof.classes += of_step.classes;
       proof.relays += of_step.relays;
       proof.hops += of_step.hops;
@@ -326,7 +332,7 @@ absl::Status ProveMemory(const MemoryOfPlan& of, const ProofLimits& limits, Proo
 
 }  // namespace
 
-absl::StatusOr<Proof> Prove(const Plan& plan, const ProofLimits& limits) {
+absl::StatusOr<Proof> Prove(const Plan& plan, const ProofLimits& limits, CancelCheck cancelled) {
   ASSIGN_OR_RETURN(const TileFootprint memory, ProveSlicing(plan.tensors(), plan.slicing()));
   if (plan.binding() == BindingMode::kInPlace && plan.shared_storage()) {
     RETURN_IF_ERROR(ProveInPlace(plan.tensors(), memory));
@@ -334,9 +340,11 @@ absl::StatusOr<Proof> Prove(const Plan& plan, const ProofLimits& limits) {
   Proof proof;
   const std::vector<CourseTables> courses(plan.courses().begin(), plan.courses().end());
   if (!plan.has_courses()) {
-    RETURN_IF_ERROR(DeliveryProver(plan).Prove());
+    RETURN_IF_ERROR(DeliveryProver(plan).Prove(cancelled));
+    RETURN_IF_ERROR(CheckWanted(cancelled));
     const Channels channels = ChannelsOf(plan);
     RETURN_IF_ERROR(ChannelProver(plan, channels).Prove());
+    RETURN_IF_ERROR(CheckWanted(cancelled));
     RETURN_IF_ERROR(ProveBroadcastGroups(plan));
     RETURN_IF_ERROR(ProveM2n(plan));
     RETURN_IF_ERROR(ProveMedia(plan));
@@ -345,7 +353,7 @@ absl::StatusOr<Proof> Prove(const Plan& plan, const ProofLimits& limits) {
              .hops = static_cast<int64_t>(plan.hops().size()),
              .channels = static_cast<int64_t>(channels.ends.size())};
   } else {
-    RETURN_IF_ERROR(ProveSteps(plan, courses, proof));
+    RETURN_IF_ERROR(ProveSteps(plan, courses, proof, cancelled));
   }
   RETURN_IF_ERROR(ProveMemory({plan, memory, courses}, limits, proof));
   for (const int64_t bytes : memory.destination_bytes) proof.destination_bytes += bytes;

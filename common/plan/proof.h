@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/base/cancel_check.h"
 #include "common/plan/plan.h"
 
 #include <cstdint>
@@ -53,7 +54,9 @@ struct Proof {
 //  8. broadcast groups are such (broadcast_groups.h), M2N can be asked (m2n_proof.h), and each
 //     device is served by one medium (media.h).
 // FailedPrecondition for 6 and ResourceExhausted for 7, Internal for the others; the message names
-// relay, class, device and byte range. Cost: linear in cells, relays and hops.
-absl::StatusOr<Proof> Prove(const Plan& plan, const ProofLimits& limits = {});
+// relay, class, device and byte range. Cancelled when it is not wanted any more. Cost: linear in
+// cells, relays and hops.
+absl::StatusOr<Proof> Prove(const Plan& plan, const ProofLimits& limits = {},
+                            CancelCheck cancelled = NeverCancelled);
 
 }  // namespace crossmesh

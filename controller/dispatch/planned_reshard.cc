@@ -26,7 +26,7 @@ absl::StatusOr<std::shared_ptr<const PlannedReshard>> PlannedReshard::Create(
   const absl::Duration start = clock.Monotonic();
   ASSIGN_OR_RETURN(Plan plan, PlanRequest(request, cancelled));
   RETURN_IF_ERROR(CheckWanted(cancelled));
-  ASSIGN_OR_RETURN(const Proof proof, Prove(plan, limits));
+  ASSIGN_OR_RETURN(const Proof proof, Prove(plan, limits, cancelled));
   std::shared_ptr<PlannedReshard> planned(
       new PlannedReshard(std::move(request), limits, std::move(plan)));
   planned->proof_ = proof;

@@ -4,6 +4,7 @@
 #include "common/mesh/layout.h"
 #include "common/testing/allocations/count_allocations.h"
 #include "common/testing/status_matchers.h"
+#include "planner/redistribute/planning/plan_request.h"
 
 #include <cstdint>
 #include <functional>
@@ -131,6 +132,37 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"ExplicitTiles", [] { return Boxes(100, 300); }},
                       Case{"ManyHops", [] { return Hosts(128); }}),
     [](const auto& plan) { return std::string(plan.param.name); });
+
+// How often it asks whether it is wanted, when it is not from one of these times on.
+struct Asking {
+  int asked = 0;
+  absl::Status status;
+};
+Asking CreateUntil(int unwanted_from, const ReshardRequest& request) {
+  const FakeClock clock;
+  Asking asking;
+  asking.status = PlannedReshard::Create(request, ProofLimits(), clock, [&] {
+                    return ++asking.asked >= unwanted_from;
+                  }).status();
+  return asking;
+}
+
+TEST(PlannedReshardTest, APlanOrAProofThatIsNotWantedEndsWhenItAsksNext) {
+  constexpr int kNever = 1'000'000;
+  for (const ReshardRequest& request : {Matrices(600, false), Hosts(32)}) {
+    const Asking whole = CreateUntil(kNever, request);
+    ASSERT_OK(whole.status);
+    int of_plan = 0;
+    ASSERT_OK(PlanRequest(request, [&] { return ++of_plan > kNever; }));
+    // Before the proof, and in it: before deliveries, channels and what follows.
+    EXPECT_GE(whole.asked, of_plan + 4);
+    for (int from = 1; from <= whole.asked; ++from) {
+      const Asking given_up = CreateUntil(from, request);
+      EXPECT_THAT(given_up.status, StatusIs(absl::StatusCode::kCancelled)) << from;
+      EXPECT_EQ(given_up.asked, from);
+    }
+  }
+}
 
 }  // namespace
 }  // namespace crossmesh

@@ -5,6 +5,7 @@
 #include "controller/dispatch/running_operation.h"
 #include "controller/dispatch/testing/running_operation_fixture.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -265,6 +266,36 @@ TEST_F(ResumptionTest, NewTasksWaitUntilAllAreHeard) {
   Run();
   EXPECT_GT(gateway_.calls.size(), calls);
   EXPECT_EQ(gateway_.calls.back()->start.operation_id(), "op-2");
+}
+
+// Who makes a communicator of a later epoch takes those of the former one from the GPUs.
+TEST_F(ResumptionTest, NewTasksWaitForTheEndOfWhatGoesOverCommunicatorsOfTheFormerController) {
+  Start(Request("op-1"));
+  AcceptAll();
+  RememberDestinations();
+  OperationRequest left = Left("op-1");
+  left.resumption->mutable_attempts()->rbegin()->set_has_communicators(true);
+  next_sink_.latest["op-1"] = left.shown;
+  ASSERT_OK(next_.Start(std::move(left)));
+  OperationRequest request = Request("op-2");
+  next_sink_.latest.emplace("op-2", request.shown);
+  ASSERT_OK(next_.Start(std::move(request)));
+  Run();
+  for (const auto& [host, devices] : destinations_) At(host).adopted_to = devices;
+  for (const auto& [host, devices] : destinations_) At(host).Accept();
+  Run();
+  const auto is_begun = [this] {
+    return std::ranges::any_of(
+        gateway_.calls, [](const auto& call) { return call->start.operation_id() == "op-2"; });
+  };
+  for (const auto& [host, devices] : destinations_) {
+    EXPECT_FALSE(is_begun());
+    Succeed(host);
+  }
+  ResolveAll();
+  Run();
+  EXPECT_EQ(Seen("op-1").state(), v1::OPERATION_STATE_COMMITTED);
+  EXPECT_TRUE(is_begun());
 }
 
 TEST_F(ResumptionTest, TasksAreAcknowledgedOnceTheEndIsOnRecord) {

@@ -151,6 +151,7 @@ ReshardPlanner::Flights::Result ReshardPlanner::PlanNow(const Ticket& ticket,
   ASSIGN_OR_RETURN(TensorTable tensors, BuildReshardTensors(draft.inputs));
   ReshardRequest request = draft.request;
   request.tensors = std::make_shared<const TensorTable>(std::move(tensors));
+  RETURN_IF_ERROR(CheckWanted(cancelled));
   ASSIGN_OR_RETURN(
       std::shared_ptr<const PlannedReshard> planned,
       PlannedReshard::Create(std::move(request), draft.inputs.limits, clock_, cancelled));

@@ -60,7 +60,7 @@ absl::StatusOr<std::shared_ptr<const Plan>> LayerTransferPlanner::PlanOf(
         absl::StrCat("hops of this transfer and those before it: ", "expected at most ",
                      Plan::kHopsMax, " together, found ", hops_));
   }
-  RETURN_IF_ERROR(Prove(made).status());
+  RETURN_IF_ERROR(Prove(made, ProofLimits(), cancelled_).status());
   plan = std::make_shared<const Plan>(std::move(made));
   return plan;
 }

@@ -42,6 +42,8 @@ using Seconds = std::array<double, kPhases.size()>;
 
 struct Result {
   Seconds seconds{};
+  // The most before a plan, or its proof, asks again whether it is wanted still.
+  double unasked = 0;
   std::vector<WorkerPart> parts;
   PlanFigures figures;
 };
@@ -59,6 +61,12 @@ Result RunOnce(const PlanCase& plan_case) {
   Result result;
   size_t phase = 0;
   double before = ThreadSeconds();
+  double asked = before;
+  const auto note_asked = [&] {
+    const double now = ThreadSeconds();
+    result.unasked = std::max(result.unasked, now - std::exchange(asked, now));
+    return false;
+  };
   const auto finish_phase = [&] {
     const double now = ThreadSeconds();
     result.seconds[phase++] = now - std::exchange(before, now);
@@ -70,10 +78,12 @@ Result RunOnce(const PlanCase& plan_case) {
   CHECK_OK(table);
   const auto tensors = std::make_shared<const TensorTable>(*std::move(table));
   finish_phase();
-  const absl::StatusOr<Plan> plan = PlanReshard({.tensors = tensors});
+  const absl::StatusOr<Plan> plan = PlanReshard({.tensors = tensors}, note_asked);
   CHECK_OK(plan);
+  note_asked();
   finish_phase();
-  CHECK_OK(Prove(*plan));
+  CHECK_OK(Prove(*plan, ProofLimits(), note_asked));
+  note_asked();
   finish_phase();
   absl::StatusOr<std::vector<WorkerPart>> parts = CutParts(*plan, DevicesByHost(*tensors));
   CHECK_OK(parts);
@@ -100,6 +110,7 @@ nlohmann::json Measure(const std::string& name, int repeats) {
   const PlanCase plan_case = MakePlanCase(name);
   nlohmann::json measured = {{"case", name}};
   std::vector<double> totals;
+  std::vector<double> unasked;
   std::array<std::vector<double>, kPhases.size()> phases;
   for (int i = 0; i < repeats; ++i) {
     const Result result = RunOnce(plan_case);
@@ -113,9 +124,11 @@ nlohmann::json Measure(const std::string& name, int repeats) {
     for (size_t phase = 0; phase < kPhases.size(); ++phase) {
       phases[phase].push_back(result.seconds[phase]);
     }
+    unasked.push_back(result.unasked);
     totals.push_back(std::accumulate(result.seconds.begin(), result.seconds.end(), 0.0));
   }
   measured["seconds"] = Median(totals);
+  measured["unasked_seconds"] = Median(unasked);
   for (size_t phase = 0; phase < kPhases.size(); ++phase) {
     measured["phases"][kPhases[phase]] = Median(phases[phase]);
   }

@@ -81,7 +81,7 @@ class EdgePlanner {
             absl::StrCat("hops of this edge and those before it: expected at most ", hops_max_,
                          " together, found ", hops_));
       }
-      RETURN_IF_ERROR(Prove(made).status());
+      RETURN_IF_ERROR(Prove(made, ProofLimits(), cancelled_).status());
       plan.seconds = made.figures().predicted_seconds;
       plan.plan = std::make_shared<const Plan>(std::move(made));
     }
