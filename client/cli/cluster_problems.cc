@@ -3,6 +3,7 @@
 #include "client/cli/cli.h"
 #include "client/cli/report_text.h"
 #include "client/outcome.h"
+#include "common/base/count_text.h"
 #include "common/base/format.h"
 
 #include <algorithm>
@@ -58,8 +59,8 @@ void AddStore(const v1::Controller& controller, Problems& problems) {
   }
   AddRoom(store, problems);
   if (!store.is_read_only() && store.disk_failures() > 0) {
-    problems.push_back({absl::StrCat("the store's disk has failed ", store.disk_failures(),
-                                     store.disk_failures() == 1 ? " time" : " times",
+    problems.push_back({absl::StrCat("the store's disk has failed ",
+                                     CountText(store.disk_failures(), "time", "times"),
                                      " since the controller started"),
                         "look at the disk of the controller's host; crossmesh verify-store"});
   }

@@ -7,6 +7,7 @@
 #include "client/cli/grid_tune_command.h"
 #include "client/cli/layer_grids_report.h"
 #include "client/cli/options.h"
+#include "common/base/count_text.h"
 #include "common/base/format.h"
 #include "common/base/status_macros.h"
 #include "common/base/table.h"
@@ -16,6 +17,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -69,7 +71,8 @@ absl::Status RankByAxonn(Cli& cli, const RankFlags& flags) {
     table.AddRow({ToString(grid), FormatSeconds(seconds)});
     document["grids"].push_back({{"grid", ToString(grid)}, {"communication_seconds", seconds}});
   }
-  return cli.Answer(document, absl::StrCat(table.ToString(), "\n", ranked.size(), " grids\n"));
+  return cli.Answer(document, absl::StrCat(table.ToString(), "\n",
+                                           CountText(std::ssize(ranked), "grid", "grids"), "\n"));
 }
 
 absl::Status Rank(Cli& cli, const RankFlags& flags) {

@@ -102,6 +102,8 @@ TEST(GridCommandsTest, AGridIsExplained) {
   }
   EXPECT_NEAR(exposed, document["axes"]["r"]["exposed_seconds"].get<double>(), 1e-9);
   EXPECT_GT(document["simulated_schedule_seconds"].get<double>(), 0);
+  EXPECT_THAT(GridOutput(absl::StrCat("explain z=8 ", kSmallModel, kEightGpus, "--microbatch 8")),
+              HasSubstr(", 1 microbatch of 8\n"));
 }
 
 TEST(GridCommandsTest, ADeviceOfAThousandthOfThePeakComputesAThousandTimesAsLong) {

@@ -2,6 +2,7 @@
 
 #include "client/cli/cli.h"
 #include "client/cli/options.h"
+#include "common/base/count_text.h"
 #include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/gpu_host.h"
@@ -12,6 +13,7 @@
 #include "planner/parallelism/published/published_models.h"
 #include "planner/parallelism/transformer_file.h"
 
+#include <iterator>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
@@ -46,6 +48,8 @@ absl::StatusOr<std::pair<std::vector<DeviceId>, Topology>> GpusOf(const std::str
   ASSIGN_OR_RETURN(Topology topology, At("--gpu-host", GpuHosts(preset, names)));
   return std::pair(std::move(devices), std::move(topology));
 }
+
+std::string DevicesText(int64_t count) { return CountText(count, "device", "devices"); }
 
 }  // namespace
 
@@ -237,14 +241,14 @@ absl::StatusOr<GridFlags::Network> GridFlags::ReadDescribedNetwork() const {
     }
     ASSIGN_OR_RETURN(const auto gpus, GpusOf(gpu_host_, count_));
     ASSIGN_OR_RETURN(PositionRates rates, RatesOfNetwork(gpus.first, gpus.second));
-    return Network{std::move(rates), absl::StrCat(count_, " devices of hosts ", gpu_host_)};
+    return Network{std::move(rates), absl::StrCat(DevicesText(count_), " of hosts ", gpu_host_)};
   }
   ASSIGN_OR_RETURN(const DescribedDevices described, ReadDescribedDevices());
   const auto& [devices, topology] = described;
   ASSIGN_OR_RETURN(PositionRates rates, At("--devices", RatesOfNetwork(devices, topology)));
   return Network{
       std::move(rates),
-      absl::StrCat(devices.size(), " devices, ",
+      absl::StrCat(DevicesText(std::ssize(devices)), ", ",
                    topology_.empty() ? "hosts with one NIC of 100 Gbit/s, assumed" : topology_)};
 }
 
@@ -264,7 +268,7 @@ absl::StatusOr<GridFlags::Network> GridFlags::ReadNetwork() const {
   if (cluster_.empty()) return ReadDescribedNetwork();
   ASSIGN_OR_RETURN(const PublishedCluster* const cluster, ReadCluster());
   ASSIGN_OR_RETURN(PositionRates rates, RatesOfCluster(*cluster, count_));
-  return Network{std::move(rates), absl::StrCat(count_, " devices of ", cluster_)};
+  return Network{std::move(rates), absl::StrCat(DevicesText(count_), " of ", cluster_)};
 }
 
 absl::StatusOr<GridLimits> GridFlags::ReadLimits() const {
@@ -290,10 +294,11 @@ absl::StatusOr<GridRequest> GridFlags::ReadOn(const Topology& topology,
                                               const std::optional<MeasuredAxes>& axes) const {
   ASSIGN_OR_RETURN(const std::vector<DeviceId> devices, ReadDevices());
   std::vector<MeasuredPosition> measured;
-  std::string text = absl::StrCat(devices.size(), " devices of the cluster");
+  std::string text = absl::StrCat(DevicesText(std::ssize(devices)), " of the cluster");
   if (axes.has_value() && axes->devices() == devices) {
     measured = axes->positions();
-    absl::StrAppend(&text, ", ", measured.size(), " positions measured");
+    absl::StrAppend(&text, ", ", CountText(std::ssize(measured), "position", "positions"),
+                    " measured");
   } else if (axes.has_value()) {
     absl::StrAppend(&text, ", axes were measured over ", DevicesToString(axes->devices()));
   }

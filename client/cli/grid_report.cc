@@ -2,6 +2,7 @@
 
 #include "client/cli/grid_products.h"
 #include "client/cli/report_text.h"
+#include "common/base/count_text.h"
 #include "common/base/format.h"
 #include "common/base/table.h"
 #include "planner/parallelism/schedule_run.h"
@@ -197,7 +198,9 @@ std::string GridRankingText(const GridRequest& request, const GridRanking& ranki
                                  : absl::StrCat(GridsTable(ranking, view.top), "\n",
                                                 AxesTable(request, ranking.feasible.front()), "\n");
   return absl::StrCat(
-      tables, ReportLine("grids", ranking.feasible.size(), " of ", grids, " keep to all rules"),
+      tables,
+      ReportLine("grids", ranking.feasible.size(), " of ", grids,
+                 ranking.feasible.size() == 1 ? " keeps" : " keep", " to all rules"),
       ReportLine("network", request.network),
       ReportLine("device", DeviceText(request.step.device())),
       RefusedTable(request, ranking, view));
@@ -242,8 +245,9 @@ std::string GridExplanation(const GridRequest& request, const RankedGrid& grid) 
   std::string text = absl::StrCat(
       ReportLine("grid", ToString(grid.shape.grid), ", ",
                  ActivationFormName(request.step.training().activations), " activations"),
-      ReportLine("step", FormatSeconds(grid.seconds), ", ", grid.shape.microbatches,
-                 " microbatches of ", grid.shape.microbatch),
+      ReportLine("step", FormatSeconds(grid.seconds), ", ",
+                 CountText(grid.shape.microbatches, "microbatch", "microbatches"), " of ",
+                 grid.shape.microbatch),
       ReportLine("network", request.network),
       ReportLine("device", DeviceText(request.step.device())),
       ReportLine("overlap", SlowdownText(request.step.device())),

@@ -11,6 +11,7 @@
 #include "client/client.h"
 #include "client/outcome.h"
 #include "common/base/clock.h"
+#include "common/base/count_text.h"
 #include "common/base/error_place.h"
 #include "common/base/format.h"
 #include "common/base/status_macros.h"
@@ -22,6 +23,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -276,7 +278,7 @@ absl::Status Tune(Cli& cli, const GridTuneFlags& flags) {
                  request.step, flags, grids[place]);
     failed.Update(At(name, grids[place].outcome));
   }
-  progress.Finish(absl::StrCat("tune: ", grids.size(), " grids tried"));
+  progress.Finish(absl::StrCat("tune: ", CountText(std::ssize(grids), "grid", "grids"), " tried"));
   RETURN_IF_ERROR(cli.Answer(
       TuneDocument(request, grids, findings),
       absl::StrCat(TuneText(request, grids, findings), flags.by_layer ? LayersText(grids) : "")));

@@ -2,6 +2,7 @@
 
 #include "client/cli/grid_report.h"
 #include "client/cli/report_text.h"
+#include "common/base/count_text.h"
 #include "common/base/format.h"
 #include "common/base/table.h"
 
@@ -142,8 +143,8 @@ std::string LayerGridsExplanation(const GridRequest& request, const LayerGridsPr
   return absl::StrCat(
       ReportLine("grid", ToString(price.grids), ", ",
                  ActivationFormName(request.step.training().activations), " activations"),
-      ReportLine("step", FormatSeconds(price.seconds()), ", ", price.shapes.front().microbatches,
-                 " microbatches"),
+      ReportLine("step", FormatSeconds(price.seconds()), ", ",
+                 CountText(price.shapes.front().microbatches, "microbatch", "microbatches")),
       ReportLine("network", request.network), "\n", StepsTable(price), "\n",
       GridsOfLayersTable(price), JointsTable(price), "\n",
       LayerGridsMemoryText(request, std::span(&price, 1)));

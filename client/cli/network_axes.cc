@@ -5,6 +5,7 @@
 #include "client/client.h"
 #include "client/outcome.h"
 #include "common/base/clock.h"
+#include "common/base/count_text.h"
 #include "common/base/error_place.h"
 #include "common/base/format.h"
 #include "common/base/status_macros.h"
@@ -16,6 +17,7 @@
 #include "planner/parallelism/programs/axis_trial.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -143,7 +145,7 @@ absl::Status MeasureAxes(Cli& cli, const NetworkAxesFlags& flags) {
     RETURN_IF_ERROR(At(name, measured.status()));
     found.push_back(*measured);
   }
-  progress.Finish(absl::StrCat("measured ", found.size(), " positions"));
+  progress.Finish(absl::StrCat("measured ", CountText(std::ssize(found), "position", "positions")));
   if (found.empty()) {
     return absl::OutOfRangeError(absl::StrCat("axes: expected rates, found none\n", warnings));
   }

@@ -38,9 +38,9 @@ TEST(OperationReportTest, WhatIsCommittedIsHeldToTheBound) {
 TEST(OperationReportTest, HowItWasPlannedIsSaidWithTheOrderOfSums) {
   v1::Operation operation = Ended(v1::OPERATION_STATE_COMMITTED, 243'600'000);
   EXPECT_THAT(OperationText(operation), Not(HasSubstr("search")));
-  operation.mutable_report()->set_search("1 tensors in 2 steps, summands in NCCL's order");
+  operation.mutable_report()->set_search("1 tensor in 2 steps, summands in NCCL's order");
   EXPECT_THAT(OperationText(operation),
-              HasSubstr("search        1 tensors in 2 steps, summands in NCCL's order\n"));
+              HasSubstr("search        1 tensor in 2 steps, summands in NCCL's order\n"));
 }
 
 TEST(OperationReportTest, ASourceThatWasBeingReleasedIsNamedUnlessItIsGone) {

@@ -2,6 +2,7 @@
 #include "client/cli/options.h"
 #include "client/cli/picture.h"
 #include "client/cli/pipeline_picture.h"
+#include "common/base/count_text.h"
 #include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "planner/pipeline/formats/pipeline_trace.h"
@@ -12,6 +13,7 @@
 #include "planner/pipeline/timeline.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -99,9 +101,10 @@ absl::Status Convert(Cli& cli, const ConvertFlags& flags) {
                                 : WriteFile(flags.to_file, text));
   return cli.Answer(
       nlohmann::json{{"file", flags.to_file}, {"format", to}},
-      absl::StrCat(file.schedule.ranks.size(), " ranks, ", file.schedule.stages, " stages, ",
-                   file.schedule.microbatches, " microbatches: ", flags.from_file, " (", from,
-                   ") to ", flags.to_file, " (", to, ")\n"));
+      absl::StrCat(CountText(std::ssize(file.schedule.ranks), "rank", "ranks"), ", ",
+                   CountText(file.schedule.stages, "stage", "stages"), ", ",
+                   CountText(file.schedule.microbatches, "microbatch", "microbatches"), ": ",
+                   flags.from_file, " (", from, ") to ", flags.to_file, " (", to, ")\n"));
 }
 
 }  // namespace

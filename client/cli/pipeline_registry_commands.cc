@@ -3,6 +3,7 @@
 #include "client/cli/options.h"
 #include "client/cli/pipeline_flags.h"
 #include "client/client.h"
+#include "common/base/count_text.h"
 #include "common/base/status_macros.h"
 
 #include <memory>
@@ -24,8 +25,9 @@ absl::Status Create(Cli& cli, const std::string& file) {
   ASSIGN_OR_RETURN(const int64_t revision, client.CreatePipeline(spec));
   return cli.Answer(
       {{"name", spec.name()}, {"revision", revision}},
-      absl::StrCat("pipeline \"", spec.name(), "\": ", spec.stages_size(), " stages on ",
-                   spec.ranks_size(), " ranks, revision ", revision, "\n"));
+      absl::StrCat("pipeline \"", spec.name(),
+                   "\": ", CountText(spec.stages_size(), "stage", "stages"), " on ",
+                   CountText(spec.ranks_size(), "rank", "ranks"), ", revision ", revision, "\n"));
 }
 
 int64_t MicrobatchesOf(const v1::PipelineSpec& spec) {

@@ -2,6 +2,7 @@
 
 #include "client/cli/plan_report.h"
 #include "client/cli/report_text.h"
+#include "common/base/count_text.h"
 #include "common/base/format.h"
 #include "common/base/table.h"
 
@@ -66,9 +67,9 @@ std::string PipelinePlanText(const v1::PipelinePlan& plan) {
                         ? ""
                         : absl::StrCat("; the busiest port, ", plan.busiest_port(), ", carries ",
                                        Bytes(plan.busiest_port_bytes()))));
-  line("Proven",
-       absl::StrCat(plan.proven_ops(), " ops once each, no circle, ", plan.proven_transfers(),
-                    " transfers in one order at both ends, memory"));
+  line("Proven", absl::StrCat(CountText(plan.proven_ops(), "op", "ops"), " once each, no circle, ",
+                              CountText(plan.proven_transfers(), "transfer", "transfers"),
+                              " in one order at both ends, memory"));
   line("Plan", absl::StrCat(ShortId(plan.id()), ", made in ", FormatSeconds(plan.plan_seconds())));
   absl::StrAppend(&text, "\n", RankTable(plan), TransferTable(plan));
   const std::string warnings = WarningLines(plan.warnings());

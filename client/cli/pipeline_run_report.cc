@@ -3,6 +3,7 @@
 #include "client/cli/layer_exposures_report.h"
 #include "client/cli/report_text.h"
 #include "client/outcome.h"
+#include "common/base/count_text.h"
 #include "common/base/format.h"
 #include "common/base/table.h"
 #include "planner/pipeline/op.h"
@@ -51,7 +52,8 @@ std::string FailureLines(const v1::PipelineRun& run) {
   // Of a long run only the last iterations are told, so more may have failed than are here.
   const size_t shown = std::min<size_t>(failed.size(), kErrorsShown);
   std::string text = shown < static_cast<size_t>(run.failed_iterations())
-                         ? absl::StrCat("\nThe last ", shown, " iterations that failed:\n")
+                         ? absl::StrCat("\nThe last ", CountText(shown, "iteration", "iterations"),
+                                        " that failed:\n")
                          : "\nIterations that failed:\n";
   for (size_t i = failed.size() - shown; i < failed.size(); ++i) {
     absl::StrAppend(

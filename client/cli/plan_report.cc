@@ -1,6 +1,7 @@
 #include "client/cli/plan_report.h"
 
 #include "client/cli/report_text.h"
+#include "common/base/count_text.h"
 #include "common/base/format.h"
 #include "common/base/table.h"
 
@@ -32,8 +33,8 @@ std::string ExcessText(const v1::PlanSummary& summary) {
           : "";
   return absl::StrCat(
       "rounding ", FormatSeconds(summary.rounding_seconds()), routing, ", fill ",
-      FormatSeconds(summary.fill_seconds()), " (", summary.depth(), " hops deep, ",
-      summary.periods(), " periods), blocking ",
+      FormatSeconds(summary.fill_seconds()), " (", CountText(summary.depth(), "hop", "hops"),
+      " deep, ", CountText(summary.periods(), "period", "periods"), "), blocking ",
       summary.simulated() ? FormatSeconds(summary.blocking_seconds()) : "not simulated");
 }
 
@@ -85,11 +86,13 @@ std::string RatesNote(const v1::PlanSummary& summary) {
 std::string PlanSummaryText(const v1::PlanSummary& summary) {
   return absl::StrCat(
       ReportLine("plan", summary.id()), ReportLine("strategy", summary.strategy()),
-      ReportLine("tensors", summary.tensors(), " in ", summary.groups(), " groups, ",
-                 summary.classes(), " classes"),
+      ReportLine("tensors", summary.tensors(), " in ",
+                 CountText(summary.groups(), "group", "groups"), ", ",
+                 CountText(summary.classes(), "class", "classes")),
       ReportLine("replicas", summary.replicas()),
-      ReportLine("relays", summary.relays(), " with ", summary.hops(), " hops over ",
-                 summary.channels(), " channels, at most ", summary.depth(), " hosts deep"),
+      ReportLine("relays", summary.relays(), " with ", CountText(summary.hops(), "hop", "hops"),
+                 " over ", CountText(summary.channels(), "channel", "channels"), ", at most ",
+                 CountText(summary.depth(), "host", "hosts"), " deep"),
       ReportLine("destination", Bytes(summary.destination_bytes())),
       ReportLine("network", Bytes(summary.network_bytes()), ", at least ",
                  Bytes(summary.least_network_bytes()), " by any plan"),

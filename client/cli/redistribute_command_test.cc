@@ -45,8 +45,8 @@ TEST(RedistributeCommandTest, StepsAreShownBesideThoseOfOthers) {
   EXPECT_THAT(result.out,
               AllOf(HasSubstr("1.00 x the least of any plan (58.7 MB)"),
                     HasSubstr("83.9 MB on the fullest device, of 100.0 MB"),
-                    HasSubstr("workers       1 tensors in 1 step, as fast as any plan; "
-                              "by the search: 1 tensors in 2 steps; predicted 2.68 ms")));
+                    HasSubstr("workers       1 tensor in 1 step, as fast as any plan; "
+                              "by the search: 1 tensor in 2 steps; predicted 2.68 ms")));
   const nlohmann::json document = DocumentOf(absl::StrCat(kTwoHosts, "--cap 100000000"));
   ASSERT_EQ(document["steps"].size(), 2);
   EXPECT_EQ(document["steps"][0]["axes"], "node");

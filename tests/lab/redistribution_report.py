@@ -3,6 +3,7 @@
 import datetime
 import itertools
 import os
+import re
 import textwrap
 
 from measure import MEBI
@@ -101,9 +102,10 @@ def seconds_text(seconds: float | None) -> str:
 
 
 def steps_of(way: Way) -> str:
-    """"1 tensors in 3 steps" to "3"; a relay is one."""
+    """"1 tensor in 3 steps" to "3"; a relay is one."""
     search = way.summary.get("search", "")
-    return search.split(" in ")[1].split()[0] if " tensors in " in search else "1"
+    steps = re.search(r" tensors? in (\d+) step", search)
+    return steps[1] if steps else "1"
 
 
 def pair_section(result: RedistributionResult) -> str:

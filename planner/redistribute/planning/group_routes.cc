@@ -1,5 +1,6 @@
 #include "planner/redistribute/planning/group_routes.h"
 
+#include "common/base/count_text.h"
 #include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "common/plan/tensor_table.h"
@@ -81,8 +82,8 @@ std::string GroupRoutes::StepCounts() const {
   }
   std::string text;
   for (const auto& [steps, tensors] : tensors_by_steps) {
-    absl::StrAppend(&text, text.empty() ? "" : ", ", tensors, " tensors in ", steps,
-                    steps == 1 ? " step" : " steps");
+    absl::StrAppend(&text, text.empty() ? "" : ", ", CountText(tensors, "tensor", "tensors"),
+                    " in ", CountText(steps, "step", "steps"));
   }
   return text;
 }
@@ -90,7 +91,7 @@ std::string GroupRoutes::StepCounts() const {
 std::string GroupRoutes::InOneStep() const {
   int64_t tensors = 0;
   for (const auto& [group, route] : routes_) tensors += std::ssize(route.tensors);
-  return absl::StrCat(tensors, " tensors in 1 step");
+  return absl::StrCat(CountText(tensors, "tensor", "tensors"), " in 1 step");
 }
 
 }  // namespace crossmesh

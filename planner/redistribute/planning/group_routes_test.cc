@@ -64,7 +64,7 @@ TEST(GroupRoutesTest, TensorsOfOnePairShareARouteAndAreCounted) {
   ASSERT_EQ(routes.all().size(), 2);
   EXPECT_THAT(routes.all()[0]->tensors, ElementsAre(0, 2));
   EXPECT_THAT(routes.all()[1]->tensors, ElementsAre(1));
-  EXPECT_EQ(routes.StepCounts(), "1 tensors in 1 step, 2 tensors in 2 steps");
+  EXPECT_EQ(routes.StepCounts(), "1 tensor in 1 step, 2 tensors in 2 steps");
   EXPECT_EQ(routes.InOneStep(), "3 tensors in 1 step");
   EXPECT_FALSE(routes.are_single_steps());
 }

@@ -79,7 +79,7 @@ TEST(OneMove, OneMoveThatIsPredictedToTakeNoLongerThanStepsIsMade) {
   ASSERT_OK_AND_ASSIGN(const Plan plan,
                        PlanRedistribution(GatheredVector(1 << 20, DataType::kF32).request));
   EXPECT_FALSE(plan.has_courses());
-  EXPECT_THAT(plan.figures().search, StartsWith("1 tensors in 1 step; by the search: 1 tensors in "
+  EXPECT_THAT(plan.figures().search, StartsWith("1 tensor in 1 step; by the search: 1 tensor in "
                                                 "2 steps, which would take "));
 }
 
@@ -87,7 +87,7 @@ TEST(OneMove, StepsThatArePredictedToTakeLessThanOneMoveAreTaken) {
   ASSERT_OK_AND_ASSIGN(const Plan plan,
                        PlanRedistribution(GatheredVector(16, DataType::kF32).request));
   EXPECT_TRUE(plan.has_courses());
-  EXPECT_THAT(plan.figures().search, StartsWith("1 tensors in 2 steps; in 1 step all would take "));
+  EXPECT_THAT(plan.figures().search, StartsWith("1 tensor in 2 steps; in 1 step all would take "));
 }
 
 // Two hosts of four devices, which change places: the search takes three steps, two inside hosts.
@@ -106,7 +106,7 @@ TEST(OneMove, OneMoveAtTheBoundNeedsNoComparison) {
   ASSERT_OK_AND_ASSIGN(const Plan plan, PlanRedistribution(course.request));
   EXPECT_FALSE(plan.has_courses());
   EXPECT_EQ(plan.figures().search,
-            "1 tensors in 1 step, as fast as any plan; by the search: 1 tensors in 3 steps");
+            "1 tensor in 1 step, as fast as any plan; by the search: 1 tensor in 3 steps");
   // What is asked for by name is what is done.
   course.request.redistribution.no_relays = true;
   ASSERT_OK_AND_ASSIGN(const Plan steps, PlanRedistribution(course.request));
@@ -114,7 +114,7 @@ TEST(OneMove, OneMoveAtTheBoundNeedsNoComparison) {
   course.request.redistribution = {.method = "one_axis"};
   ASSERT_OK_AND_ASSIGN(const Plan one_axis, PlanRedistribution(course.request));
   EXPECT_TRUE(one_axis.has_courses());
-  EXPECT_EQ(one_axis.figures().search, "1 tensors in 2 steps");
+  EXPECT_EQ(one_axis.figures().search, "1 tensor in 2 steps");
 }
 
 }  // namespace

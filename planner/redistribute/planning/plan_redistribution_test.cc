@@ -80,7 +80,7 @@ TEST(PlanRedistribution, ArraysAreAsSmallAsTheLimitOfMemoryAsks) {
 TEST(PlanRedistribution, APlanWithSumsSaysInWhichOrderTheyAreMade) {
   ASSERT_OK_AND_ASSIGN(const Plan plan, PlanOf(SumsOfAMatrix()));
   EXPECT_EQ(plan.figures().search,
-            "1 tensors in 2 steps, summands in the order of their coordinates");
+            "1 tensor in 2 steps, summands in the order of their coordinates");
 }
 
 // Over four hosts: the gather of an all-reduce runs beside its reduce-scatter.
