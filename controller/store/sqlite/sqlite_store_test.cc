@@ -85,6 +85,22 @@ TEST_F(SqliteStoreTest, WhatWasCommittedIsThereWhenItIsOpenedAgain) {
               StatusIs(absl::StatusCode::kAborted, testing::HasSubstr("epoch 6")));
 }
 
+TEST_F(SqliteStoreTest, WithoutThreadsWhoCommitsDoesTheWork) {
+  SqliteStore::Options options = Options();
+  options.has_threads = false;
+  {
+    ASSERT_OK_AND_ASSIGN(const std::unique_ptr<SqliteStore> store, SqliteStore::Open(options));
+    absl::StatusOr<int64_t> answer = absl::UnknownError("none yet");
+    store->CommitThen({.writes = {{"a", "1"}}},
+                      [&](absl::StatusOr<int64_t> revision) { answer = std::move(revision); });
+    EXPECT_THAT(answer, IsOkAndHolds(1));
+    EXPECT_EQ(store->Get("a")->value, "1");
+    store->RunDue();
+    EXPECT_THAT(store->Commit({.requirements = {{"a", 0}}}), StatusIs(absl::StatusCode::kAborted));
+  }
+  EXPECT_EQ(Open()->Get("a")->value, "1");
+}
+
 TEST_F(SqliteStoreTest, TheNextEpochIsBeyondAllBeforeEvenWhenTheClockGoesBack) {
   uint64_t first = 0;
   {

@@ -188,6 +188,25 @@ TEST_F(StoreFaults, PowerThatGoesWhileTheStoreIsOpenedLeavesItToBeOpenedAgain) {
   }
 }
 
+TEST_F(StoreFaults, WhatAProcessHasCommittedBeforeItWasKilledIsThereWhenThePowerGoesAsWell) {
+  SimulatedDisk disk(1);
+  SqliteStore::Options options = OptionsOn(disk);
+  options.has_threads = false;  // which would look at the disk meanwhile
+  int64_t operations = 0;
+  {
+    ASSERT_OK_AND_ASSIGN(const std::unique_ptr<SqliteStore> store, SqliteStore::Open(options));
+    ASSERT_OK(store->Commit({.writes = {{"a", "1"}}}).status());
+    operations = disk.writes() + disk.syncs();
+    disk.CutOff();
+  }
+  EXPECT_EQ(disk.writes() + disk.syncs(), operations);
+  disk.PowerOff();
+  disk.PowerOn();
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<SqliteStore> store,
+                       SqliteStore::Open(OptionsOn(disk)));
+  EXPECT_EQ(store->Get("a")->value, "1");
+}
+
 TEST_F(StoreFaults, ACommitWhoseSyncFailsIsUnavailableAndTheStoreGoesOn) {
   SimulatedDisk disk(1);
   ASSERT_OK_AND_ASSIGN(const std::unique_ptr<SqliteStore> store,
