@@ -67,12 +67,14 @@ absl::Status ControlServices::Open(const Ports& ports) {
   execution_service_ = MakeExecutionService(ports.control, ports.tasks);
   programs_ = std::make_unique<ProgramHost>(
       ProgramHost::Options{.worker = options_.worker,
+                           .incarnation = options_.incarnation,
                            .devices = options_.devices,
                            .computes = options_.computes_pipelines},
       ProgramHost::Ports{
           .control = ports.control,
           .data = ports.data,
           .replayer = ports.replayer,
+          .clock = ports.clock,
           .memory = ports.devices.memory(),
           .obey = [&tasks = ports.tasks](uint64_t epoch) { return tasks.Obey(epoch); },
           .make_arena =

@@ -2,6 +2,7 @@
 
 #include "common/mesh/device.h"
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,6 +37,7 @@ class ControlServices {
  public:
   struct Options {
     std::string worker;
+    uint64_t incarnation = 0;       // as the worker registers
     std::vector<DeviceId> devices;  // in host memory
     bool computes_pipelines = false;
     std::vector<std::string> interfaces;  // that may be probed

@@ -68,7 +68,7 @@ v1::WorkerSessionRequest::Register ControllerSession::Registration(
     const std::string& execution_address, const Transport& transport) const {
   v1::WorkerSessionRequest::Register registration;
   registration.set_worker(options_.worker);
-  registration.set_incarnation(absl::ToUnixMicros(ports_.clock.Now()));
+  registration.set_incarnation(options_.incarnation);
   registration.set_devices(DevicesToString(ports_.devices.devices()));
   registration.set_execution_address(execution_address);
   registration.set_transport(std::string(transport.name()));

@@ -26,6 +26,7 @@ class ControllerSession final : private SessionHost {
  public:
   struct Options {
     std::string worker;
+    uint64_t incarnation = 0;              // of this process, greater than of those before
     std::vector<std::string> controllers;  // addresses, at least one
     bool insecure = false;
     std::vector<std::string> data_interfaces;

@@ -4,6 +4,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/deadline.h"
 #include "common/rpc/status_codec.h"
+#include "common/testing/patience.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 #include "crossmesh/v1/pipeline_execution_service.grpc.pb.h"
@@ -32,7 +33,8 @@ using ProgramResponse = v1::RunProgramResponse;
 // 0B0.
 class ProgramCall {
  public:
-  ProgramCall(const Worker& worker, uint64_t epoch, uint64_t operation) {
+  // `incarnation`: the worker's, as the controller knows it.
+  ProgramCall(const Worker& worker, uint64_t epoch, uint64_t operation, uint64_t incarnation = 0) {
     const auto channel = BuildRpcChannel({.address = worker.execution_address()});
     EXPECT_OK(channel.status());
     stub_ = v1::PipelineExecutionService::NewStub(*channel);
@@ -50,6 +52,7 @@ class ProgramCall {
     ProgramRequest::Peer& peer = *start.add_peers();
     peer.set_worker("wa");
     peer.set_devices("a.0");
+    peer.set_incarnation(incarnation);
     stream_->Write(request);
     v1::PipelineProgram program;
     program.add_ranks()->set_actions("0F0 0B0");
@@ -107,6 +110,18 @@ class ProgramTakeoverTest : public ::testing::Test {
   std::unique_ptr<FakeController> controller_;
   std::unique_ptr<Worker> worker_;
 };
+
+TEST_F(ProgramTakeoverTest, AStartThatIsForTheProcessBeforeIsLeftToBeMadeAgain) {
+  for (const Patience patience; controller_->seen("wa").registrations == 0;) patience.Check();
+  const uint64_t own = controller_->seen("wa").registration.incarnation();
+  ProgramCall for_former(*worker_, /*epoch=*/7, /*operation=*/100, own - 1);
+  EXPECT_THAT(for_former.End(), StatusIs(absl::StatusCode::kUnavailable,
+                                         HasSubstr(absl::StrCat("for process ", own - 1))));
+  ProgramCall for_this(*worker_, /*epoch=*/7, /*operation=*/200, own);
+  EXPECT_TRUE(for_this.Read().has_accepted());
+  for_this.Stop();
+  EXPECT_OK(for_this.End());
+}
 
 TEST_F(ProgramTakeoverTest, AStartOfAHigherEpochEndsTheProgramThatStillRuns) {
   ProgramCall former(*worker_, /*epoch=*/7, /*operation=*/100);

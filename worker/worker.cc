@@ -49,7 +49,9 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::Create(WorkerOptions options) {
 }
 
 Worker::Worker(WorkerOptions options)
-    : options_(std::move(options)), metrics_(std::make_unique<WorkerMetrics>()) {}
+    : options_(std::move(options)),
+      incarnation_(absl::ToUnixMicros(clock_.Now())),
+      metrics_(std::make_unique<WorkerMetrics>()) {}
 
 Worker::~Worker() {
   Stop(absl::ZeroDuration());
@@ -62,6 +64,7 @@ absl::Status Worker::Open() {
   RETURN_IF_ERROR(OpenDataPlane());
   services_ = std::make_unique<ControlServices>(
       ControlServices::Options{.worker = options_.name,
+                               .incarnation = incarnation_,
                                .devices = options_.devices,
                                .computes_pipelines = options_.computes_pipelines,
                                .interfaces = options_.data.interfaces,
@@ -127,6 +130,7 @@ absl::Status Worker::OpenServices() {
   RETURN_IF_ERROR(devices_->ServeMemory());
   session_ = std::make_unique<ControllerSession>(
       ControllerSession::Options{.worker = options_.name,
+                                 .incarnation = incarnation_,
                                  .controllers = options_.controllers,
                                  .insecure = options_.insecure,
                                  .data_interfaces = options_.data.interfaces,

@@ -4,6 +4,7 @@
 #include "worker/pipeline/pipeline_loop.h"
 #include "worker/worker_options.h"
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -75,6 +76,7 @@ class Worker {
 
   const WorkerOptions options_;  // `data`: what the system allows of it
   const RealClock clock_;
+  const uint64_t incarnation_;  // changes with every start
   const std::unique_ptr<WorkerMetrics> metrics_;
 
   // In this order so that memory outlives all that could still write it.

@@ -132,6 +132,7 @@ v1::RunProgramRequest::Start RunningPipeline::StartOfGeneration() const {
     peer.set_worker(worker.name);
     peer.set_data_address(worker.data_address);
     peer.set_devices(DevicesToString(devices_.at(worker.name)));
+    peer.set_incarnation(worker.incarnation);
   }
   start.set_checksums(request_.checksums);
   start.set_rehearsal(run_.rehearsal());

@@ -41,6 +41,7 @@ TEST_F(RunningPipelineTest, AnIterationFailsWithALostWorkerAndTheNextOneRunsWith
   EXPECT_NE(At("a").start.operation(), first_operation);
   EXPECT_NE(At("a").start.token(), first_token);
   EXPECT_EQ(At("a").start.peers(2).data_address(), "data-c2");
+  EXPECT_EQ(At("a").start.peers(2).incarnation(), 2u);
   AcceptAll();
   ReportAll(2);
   EndAll();

@@ -124,10 +124,12 @@ class PipelineRunTest : public testing::Test {
                                   return MakeArena(worker, bytes);
                                 }));
       memories_.push_back(memory);
-      worker.program = std::make_unique<RunningProgram>(
-          RunningProgram::Ports{
-              .data = *worker.loop, .replayer = *worker.replayer, .listener = *worker.observer},
-          absl::StrCat("w", i), start, std::move(memory));
+      worker.program =
+          std::make_unique<RunningProgram>(RunningProgram::Ports{.data = *worker.loop,
+                                                                 .replayer = *worker.replayer,
+                                                                 .clock = clock_,
+                                                                 .listener = *worker.observer},
+                                           absl::StrCat("w", i), start, std::move(memory));
       worker.loop->RunAndWait([&] { EXPECT_OK(worker.program->Open()); });
     }
   }

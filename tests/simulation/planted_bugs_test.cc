@@ -34,9 +34,12 @@ TEST_P(PlantedBugs, IsFound) {
 
 INSTANTIATE_TEST_SUITE_P(All, PlantedBugs,
                          testing::Values("commit_before_all_acks", "duplicate_execution",
-                                         "integer_wrap", "lease_without_fencing", "lost_cancel",
-                                         "missing_epoch_check", "missing_fsync", "staging_leak",
-                                         "unchecked_payload", "unchecked_session", "untold_end",
+                                         "early_completion", "integer_wrap",
+                                         "lease_without_fencing", "lost_cancel",
+                                         "missing_epoch_check", "missing_fsync",
+                                         "repeated_iteration", "staging_leak", "unchecked_payload",
+                                         "unchecked_process", "unchecked_session", "unnoticed_loss",
+                                         "unrecorded_progress", "untold_end",
                                          "watch_gap_at_compaction", "wrong_revision_pin"),
                          [](const testing::TestParamInfo<std::string>& bug) { return bug.param; });
 

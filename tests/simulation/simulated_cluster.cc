@@ -57,7 +57,8 @@ void SimulatedCluster::AddNodes() {
                                                                  .fabric = fabric_,
                                                                  .reshards = reshards_,
                                                                  .versions = versions_,
-                                                                 .history = history_},
+                                                                 .history = history_,
+                                                                 .runs = runs_},
                                           host));
     workers_.back()->Meet(controller_list);
     worker_list_.push_back(workers_.back().get());
@@ -79,12 +80,21 @@ void SimulatedCluster::AddNodes() {
                                        .history = history_,
                                        .controllers = controller_list}));
   }
+  AddPipelineClient(controller_list);
   if (has_etcd_) {
     etcd_ = std::make_unique<SimulatedEtcd>(AddNode("etcd"), history_);
   } else {
     state_ = std::make_unique<SimulatedStateFolder>(*nodes_[0], options_.seed,
                                                     [this] { StartAgain(0, kRestartPause); });
   }
+}
+
+void SimulatedCluster::AddPipelineClient(const std::vector<SimulatedController*>& controllers) {
+  const auto number = static_cast<int>(reshards_.size());
+  SimulatedNode& node = AddNode(absl::StrCat("client-", number));
+  if (std::ranges::find(options_.clients, number) == options_.clients.end()) return;
+  pipeline_client_ = std::make_unique<SimulatedPipelineClient>(SimulatedPipelineClient::Ports{
+      .node = node, .network = network_, .history = runs_, .controllers = controllers});
 }
 
 SimulatedCluster::~SimulatedCluster() {
@@ -102,6 +112,7 @@ SimulationResult SimulatedCluster::Run() {
   for (int i = 0; i < std::ssize(nodes_); ++i) StartProcess(i);
   for (const auto& client : clients_) client->Start();
   for (const auto& client : metadata_clients_) client->Start();
+  if (pipeline_client_ != nullptr) pipeline_client_->Start();
   for (const SimulatedFault& fault : faults_) {
     world_.After(fault.at, [this, fault] { Apply(fault); });
   }
@@ -109,6 +120,7 @@ SimulationResult SimulatedCluster::Run() {
     Heal();
     RunUntil(kRequestsEnd);
     for (const auto& client : clients_) client->Finish();
+    if (pipeline_client_ != nullptr) pipeline_client_->Finish();
     if (RunUntil(kEnd)) CheckEnd();
   }
   return {.violation = history_.violation(),
@@ -117,7 +129,8 @@ SimulationResult SimulatedCluster::Run() {
           .faults = faults_,
           .simulated = world_.now(),
           .ended = history_.ended(),
-          .committed = history_.committed()};
+          .committed = history_.committed(),
+          .iterations = runs_.complete()};
 }
 
 bool SimulatedCluster::RunUntil(absl::Duration end) {
@@ -133,6 +146,7 @@ bool SimulatedCluster::RunUntil(absl::Duration end) {
 
 void SimulatedCluster::CheckEnd() {
   history_.CheckAllEnded();
+  runs_.CheckAllEnded();
   for (const auto& controller : controllers_) {
     const std::string missing = controller->MissingWorker();
     if (!missing.empty()) history_.Violated(absl::StrCat("at the end without worker ", missing));

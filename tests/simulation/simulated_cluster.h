@@ -10,6 +10,8 @@
 #include "tests/simulation/simulated_history.h"
 #include "tests/simulation/simulated_metadata_client.h"
 #include "tests/simulation/simulated_network.h"
+#include "tests/simulation/simulated_pipeline_client.h"
+#include "tests/simulation/simulated_run_history.h"
 #include "tests/simulation/simulated_transport.h"
 #include "tests/simulation/simulated_worker.h"
 #include "tests/simulation/simulation.h"
@@ -36,6 +38,7 @@ class SimulatedCluster {
  private:
   SimulatedNode& AddNode(std::string name);
   void AddNodes();
+  void AddPipelineClient(const std::vector<SimulatedController*>& controllers);
   bool IsOfStore(const SimulatedFault& fault) const;
   bool RunUntil(absl::Duration end);
   void CheckEnd();
@@ -73,6 +76,7 @@ class SimulatedCluster {
   SimulatedNetwork network_{world_};
   SimulatedFabric fabric_{network_};
   SimulatedHistory history_{world_, reshards_};
+  SimulatedRunHistory runs_{history_};
   std::vector<std::unique_ptr<SimulatedNode>> nodes_;
   std::vector<int64_t> versions_;
   std::vector<SimulatedWorker*> worker_list_;
@@ -85,6 +89,7 @@ class SimulatedCluster {
   std::vector<std::unique_ptr<SimulatedWorker>> workers_;
   std::vector<std::unique_ptr<SimulatedClient>> clients_;
   std::vector<std::unique_ptr<SimulatedMetadataClient>> metadata_clients_;
+  std::unique_ptr<SimulatedPipelineClient> pipeline_client_;  // null: there is none
 };
 
 }  // namespace crossmesh

@@ -18,6 +18,7 @@
 #include "controller/service/job_registry.h"
 #include "controller/service/session_table.h"
 #include "tests/simulation/simulated_gateway.h"
+#include "tests/simulation/simulated_pipelines.h"
 #include "tests/simulation/simulated_queues.h"
 #include "tests/simulation/simulated_worker.h"
 
@@ -79,6 +80,7 @@ struct SimulatedController::Term final : MembershipListener {
     operations.WithAll([name = worker.name, why](RunningOperation& operation) {
       operation.WorkerIsLost(name, why);
     });
+    pipelines.WorkerIsLost(worker.name, why);
   }
   void OnWorkerReady(const WorkerRecord& /*worker*/) override {}
   void OnGpuProcessLost(const RankName& /*process*/, const absl::Status& /*why*/) override {}
@@ -101,6 +103,7 @@ struct SimulatedController::Term final : MembershipListener {
   CommunicatorLeases communicators;
   StartGate gate;
   RunningTable<RunningOperation> operations;
+  SimulatedPipelines pipelines;
   std::map<int, std::shared_ptr<const PlannedReshard>> planned;
   std::set<std::string> cancelled_early;  // before any worker was asked for anything
   SessionTable session_table;
@@ -138,6 +141,17 @@ SimulatedController::Term::Term(const Ports& its_ports, std::shared_ptr<Metadata
                   .sink = registry,
                   .metrics = metrics,
                   .epoch = epoch}),
+      pipelines({.node = ports.node,
+                 .network = ports.network,
+                 .workers = ports.workers,
+                 .store = *store,
+                 .numbers = numbers,
+                 .registry = workers,
+                 .queue = queue,
+                 .planners = planners,
+                 .history = ports.history,
+                 .can_record = ports.can_record,
+                 .epoch = epoch}),
       session_table({.registry = workers,
                      .operations = operations,
                      .queue = queue,
@@ -151,6 +165,7 @@ SimulatedController::Term::~Term() {
     if (const std::shared_ptr<SimulatedWorkerSession> session = weak.lock()) session->Drop(why);
   }
   for (const auto& [number, stream] : std::exchange(calls, {})) stream->End(1, why);
+  pipelines.Stop(why);
   tasks.Stop();
 }
 
@@ -168,7 +183,7 @@ void SimulatedController::Term::CheckLost(const WorkerRecord& worker) const {
   }
 }
 
-// As ReshardService::TakeUp.
+// As ReshardService::TakeUp, and PipelineService's.
 absl::Status SimulatedController::Term::TakeUp() {
   ASSIGN_OR_RETURN(const std::vector<JobRecords::Unfinished> left, registry.Load());
   for (const JobRecords::Unfinished& job : left) {
@@ -182,7 +197,7 @@ absl::Status SimulatedController::Term::TakeUp() {
           return operations.Start(std::move(request));
         }));
   }
-  return absl::OkStatus();
+  return pipelines.TakeUp();
 }
 
 // As ReshardService::Begin.
@@ -236,6 +251,10 @@ absl::Status SimulatedController::BeginTerm(std::shared_ptr<MetadataStore> store
 }
 
 void SimulatedController::EndTerm() { term_ = nullptr; }
+
+SimulatedPipelines* SimulatedController::pipelines() const {
+  return term_ == nullptr ? nullptr : &term_->pipelines;
+}
 
 std::shared_ptr<SimulatedWorkerSession> SimulatedController::AcceptSession(
     const std::shared_ptr<SimulatedStream>& stream,

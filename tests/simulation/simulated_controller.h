@@ -19,6 +19,7 @@
 
 namespace crossmesh {
 
+class SimulatedPipelines;
 class SimulatedWorker;
 
 // A controller while it leads: the real operations, pipelines, records, registry and membership, on
@@ -45,6 +46,9 @@ class SimulatedController {
   absl::Status BeginTerm(std::shared_ptr<MetadataStore> store, uint64_t epoch);
   // Breaks all calls off; what runs is left as it is. Repeatable.
   void EndTerm();
+
+  // Null while it does not lead.
+  SimulatedPipelines* pipelines() const;
 
   std::string address() const { return ports_.node.name() + ":7400"; }
 

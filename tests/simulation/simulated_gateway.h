@@ -13,24 +13,33 @@ namespace crossmesh {
 class SimulatedWorker;
 
 // Calls of a controller to workers over the simulated network. Breaks them off when it goes away.
-class SimulatedTaskGateway final : public TaskGateway {
+template <typename Request, typename Response>
+class SimulatedGateway final : public WorkerGateway<Request, Response> {
  public:
-  SimulatedTaskGateway(SimulatedNode& node, SimulatedNetwork& network,
-                       const std::vector<SimulatedWorker*>& workers)
+  SimulatedGateway(SimulatedNode& node, SimulatedNetwork& network,
+                   const std::vector<SimulatedWorker*>& workers)
       : node_(node), network_(network), workers_(workers) {}
-  ~SimulatedTaskGateway() override;
+  ~SimulatedGateway() override { Stop(); }
   // Breaks all calls off; nobody hears of it.
   void Stop();
 
-  std::unique_ptr<WorkerCall<v1::ExecuteRequest>> Open(
-      WorkerCallStart<v1::ExecuteRequest> start,
-      WorkerCallListener<v1::ExecuteResponse> listener) override;
+  std::unique_ptr<WorkerCall<Request>> Open(WorkerCallStart<Request> start,
+                                            WorkerCallListener<Response> listener) override;
 
  private:
+  class Call;       // the controller's end of one
+  class OwnersEnd;  // what its owner holds
+
   SimulatedNode& node_;
   SimulatedNetwork& network_;
   const std::vector<SimulatedWorker*>& workers_;
   std::vector<std::pair<std::weak_ptr<void>, std::function<void()>>> break_off_;
 };
+
+using SimulatedTaskGateway = SimulatedGateway<v1::ExecuteRequest, v1::ExecuteResponse>;
+using SimulatedProgramGateway = SimulatedGateway<v1::RunProgramRequest, v1::RunProgramResponse>;
+
+extern template class SimulatedGateway<v1::ExecuteRequest, v1::ExecuteResponse>;
+extern template class SimulatedGateway<v1::RunProgramRequest, v1::RunProgramResponse>;
 
 }  // namespace crossmesh

@@ -54,7 +54,9 @@ SimulatedStateFolder::~SimulatedStateFolder() { Close(); }
 absl::Status SimulatedStateFolder::Open() {
   if (disk_.is_off()) disk_.PowerOn();
   absl::Status opened = OpenStore();
-  if (absl::IsDataLoss(opened) && before_flips_.has_value()) {
+  // A bit of the schema's version makes it one of a newer release.
+  const bool is_refused = absl::IsDataLoss(opened) || absl::IsFailedPrecondition(opened);
+  if (is_refused && before_flips_.has_value()) {
     disk_.Load(*before_flips_);
     opened = OpenStore();
   }

@@ -5,10 +5,14 @@
 #include "common/metrics/worker_metrics.h"
 #include "common/wire/session_protocol.h"
 #include "tests/simulation/simulated_controller.h"
+#include "tests/simulation/simulated_programs.h"
+#include "tests/simulation/simulated_run_history.h"
 #include "tests/simulation/simulated_session.h"
 #include "worker/agent/session_agent.h"
 #include "worker/executor/executor.h"
+#include "worker/executor/replay_runner.h"
 #include "worker/memory/storage_table.h"
+#include "worker/pipeline/served_program.h"
 #include "worker/tasks/execute_call.h"
 #include "worker/tasks/task_table.h"
 
@@ -31,23 +35,6 @@ std::unique_ptr<EventLoop> MakeLoop(const Clock& clock) {
   CHECK_OK(loop);
   return *std::move(loop);
 }
-
-// What a task sees of the call.
-class ControllersEnd final : public TaskCaller {
- public:
-  ControllersEnd(std::shared_ptr<SimulatedStream> stream,
-                 std::shared_ptr<SimulatedExecuteClient> client)
-      : stream_(std::move(stream)), client_(std::move(client)) {}
-  void Say(const v1::ExecuteResponse& response) override {
-    stream_->Send(1, "hears of a task",
-                  [client = client_, response] { client->OnResponse(response); });
-  }
-  void End(const absl::Status& status) override { stream_->End(1, status); }
-
- private:
-  const std::shared_ptr<SimulatedStream> stream_;
-  const std::shared_ptr<SimulatedExecuteClient> client_;
-};
 
 }  // namespace
 
@@ -84,7 +71,7 @@ struct SimulatedWorker::Process {
         executor(Executor::Create(*data, {.staging_bytes = kStagingBytes})),
         transport(ports.fabric, ports.node, *executor),
         runner(ports, *executor),
-        tasks({.worker = ports.node.name(), .devices = std::move(devices)},
+        tasks({.worker = ports.node.name(), .devices = devices},
               {.control = *control,
                .data = *data,
                .runner = runner,
@@ -96,6 +83,15 @@ struct SimulatedWorker::Process {
         host(tasks, std::move(on_refused)) {
     CHECK_OK(executor->Attach(transport));
     data->AddSource(transport);
+    programs = std::make_unique<SimulatedPrograms>(
+        SimulatedPrograms::Ports{.node = ports.node,
+                                 .control = *control,
+                                 .data = *data,
+                                 .replayer = executor->replays(),
+                                 .memory = memory,
+                                 .tasks = tasks,
+                                 .history = ports.runs},
+        std::move(devices));
   }
 
   WorkerMetrics metrics;
@@ -108,6 +104,7 @@ struct SimulatedWorker::Process {
   SimulatedTransport transport;
   Runner runner;
   TaskTable tasks;
+  std::unique_ptr<SimulatedPrograms> programs;
 
   std::map<StorageKey, uint64_t> generations;  // of destinations, as they were looked at last
   std::optional<absl::Duration> wake;          // for which the node wakes it
@@ -177,11 +174,25 @@ void SimulatedWorker::FillSource(int reshard) {
 
 std::shared_ptr<ExecuteCall> SimulatedWorker::Accept(
     const std::shared_ptr<SimulatedStream>& stream,
-    const std::shared_ptr<SimulatedExecuteClient>& client) {
-  auto call = std::make_shared<ExecuteCall>(process_->tasks,
-                                            std::make_shared<ControllersEnd>(stream, client));
+    const std::shared_ptr<SimulatedCallClient<v1::ExecuteResponse>>& client) {
+  auto call = std::make_shared<ExecuteCall>(
+      process_->tasks, std::make_shared<SimulatedCaller<v1::ExecuteResponse>>(stream, client));
   stream->Hear(1, [call](const absl::Status& /*status*/) { call->OnGone(); });
   return call;
+}
+
+std::shared_ptr<ServedProgram> SimulatedWorker::Accept(
+    const std::shared_ptr<SimulatedStream>& stream,
+    const std::shared_ptr<SimulatedCallClient<v1::RunProgramResponse>>& client) {
+  return process_->programs->Accept(stream, client);
+}
+
+void SimulatedWorker::OnRequest(const std::shared_ptr<SimulatedStream>& stream,
+                                const std::shared_ptr<ServedProgram>& call,
+                                const v1::RunProgramRequest& request, uint64_t epoch) {
+  call->OnRequest(request);
+  // A refusal ends the call.
+  if (request.has_start() && stream->is_open(1)) ports_.history.OnObeyed(name(), epoch);
 }
 
 void SimulatedWorker::OnRequest(const std::shared_ptr<SimulatedStream>& stream,
@@ -205,10 +216,12 @@ void SimulatedWorker::OnRequest(const std::shared_ptr<SimulatedStream>& stream,
 
 void SimulatedWorker::OnStepped() {
   if (process_ == nullptr) return;
-  while (process_->control->RunOnce(absl::ZeroDuration()) +
-             process_->data->RunOnce(absl::ZeroDuration()) >
-         0) {
-  }
+  do {
+    while (process_->control->RunOnce(absl::ZeroDuration()) +
+               process_->data->RunOnce(absl::ZeroDuration()) >
+           0) {
+    }
+  } while (process_->programs->Compute());
   ports_.history.OnObeyed(name(), process_->tasks.fence().highest());
   fence_ = process_->tasks.fence().highest();
   LookAtDestinations();
@@ -251,6 +264,7 @@ std::string SimulatedWorker::Leftovers() {
   if (counters.staging_bytes_used != 0) {
     return absl::StrCat(name(), " has ", counters.staging_bytes_used, " bytes of staging in use");
   }
+  if (!process_->programs->is_idle()) return absl::StrCat(name(), " has a program that runs");
   const std::vector<std::string> held = process_->tasks.HeldOperations(UINT64_MAX);
   if (!held.empty()) return absl::StrCat(name(), " holds a task of operation ", held.front());
   for (const StorageStatus& storage : process_->storages.List()) {

@@ -1,11 +1,12 @@
 #pragma once
 
 #include "crossmesh/v1/execution_service.pb.h"
+#include "crossmesh/v1/pipeline_execution_service.pb.h"
 #include "tests/simulation/sample_reshards.h"
+#include "tests/simulation/simulated_call.h"
 #include "tests/simulation/simulated_history.h"
 #include "tests/simulation/simulated_network.h"
 #include "tests/simulation/simulated_transport.h"
-#include "worker/wire/caller.h"
 
 #include <cstdint>
 #include <functional>
@@ -20,17 +21,13 @@
 namespace crossmesh {
 
 class ExecuteCall;
+class ServedProgram;
 class SessionAgent;
 class SimulatedController;
+class SimulatedRunHistory;
 
-// What the two ends of an Execute call are to each other. Only used in the process whose end it is.
-class SimulatedExecuteClient {
- public:
-  virtual ~SimulatedExecuteClient() = default;
-  virtual void OnResponse(const v1::ExecuteResponse& response) = 0;
-};
-
-// A worker: the real task table, calls, leases, storages and executor, on a simulated node.
+// A worker: the real task table, calls, programs, leases, storages and executor, on a simulated
+// node.
 class SimulatedWorker {
  public:
   struct Ports {
@@ -40,6 +37,7 @@ class SimulatedWorker {
     const std::vector<SampleReshard>& reshards;
     const std::vector<int64_t>& versions;  // of the sources, now
     SimulatedHistory& history;
+    SimulatedRunHistory& runs;
   };
 
   SimulatedWorker(const Ports& ports, std::string host);
@@ -59,13 +57,20 @@ class SimulatedWorker {
   // The user of the source writes its present version.
   void FillSource(int reshard);
 
-  // One Execute call, in this process; its end is the stream's side 1.
-  std::shared_ptr<ExecuteCall> Accept(const std::shared_ptr<SimulatedStream>& stream,
-                                      const std::shared_ptr<SimulatedExecuteClient>& client);
+  // One call, Execute or RunProgram, in this process; its end is the stream's side 1.
+  std::shared_ptr<ExecuteCall> Accept(
+      const std::shared_ptr<SimulatedStream>& stream,
+      const std::shared_ptr<SimulatedCallClient<v1::ExecuteResponse>>& client);
+  std::shared_ptr<ServedProgram> Accept(
+      const std::shared_ptr<SimulatedStream>& stream,
+      const std::shared_ptr<SimulatedCallClient<v1::RunProgramResponse>>& client);
 
   // A message of a call; `epoch` is of its controller.
   void OnRequest(const std::shared_ptr<SimulatedStream>& stream,
                  const std::shared_ptr<ExecuteCall>& call, const v1::ExecuteRequest& request,
+                 uint64_t epoch);
+  void OnRequest(const std::shared_ptr<SimulatedStream>& stream,
+                 const std::shared_ptr<ServedProgram>& call, const v1::RunProgramRequest& request,
                  uint64_t epoch);
   // Called, once, before it obeys the next order to commit, which it does after that. Null: not.
   void OnNextCommitOrder(std::function<void()> on_order) { on_commit_order_ = std::move(on_order); }

@@ -18,7 +18,7 @@ struct SimulationOptions {
   bool keeps_log = false;
   // In place of those that follow from the seed.
   std::optional<std::vector<SimulatedFault>> faults;
-  std::vector<int> clients = {0, 1, 2};
+  std::vector<int> clients = {0, 1, 2, 3};
 };
 
 struct SimulationResult {
@@ -29,6 +29,7 @@ struct SimulationResult {
   absl::Duration simulated;
   int64_t ended = 0;  // operations
   int64_t committed = 0;
+  int64_t iterations = 0;  // of pipelines, complete
 };
 
 // Equal options give equal results.

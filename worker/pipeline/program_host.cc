@@ -29,6 +29,15 @@ absl::StatusOr<std::shared_ptr<const ProgramMemory>> ProgramHost::Prepare(
   return ProgramMemory::Create(std::move(program), ports_.make_arena);
 }
 
+absl::Status ProgramHost::CheckIsMeant(const ProgramStart& start) const {
+  const auto self = std::ranges::find(start.peers, options_.worker, &ProgramStart::Peer::worker);
+  if (self == start.peers.end() || self->incarnation == 0) return absl::OkStatus();
+  if (self->incarnation == options_.incarnation) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      "worker ", options_.worker, ": expected a program for its process ", options_.incarnation,
+      ", found one for process ", self->incarnation, ", whose place it has taken"));
+}
+
 absl::Status ProgramHost::CheckRuns(const ProgramStart& start) const {
   {
     MutexLock lock(mutex_);

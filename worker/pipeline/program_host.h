@@ -20,6 +20,7 @@
 namespace crossmesh {
 
 class Arena;
+class Clock;
 class EventLoop;
 class MemoryBudget;
 class PartReplayer;
@@ -35,6 +36,7 @@ class ProgramHost {
  public:
   struct Options {
     std::string worker;
+    uint64_t incarnation = 0;       // as the worker registers
     std::vector<DeviceId> devices;  // in host memory: those that programs may use
     bool computes = false;          // a process waits for loops
   };
@@ -42,7 +44,8 @@ class ProgramHost {
     EventLoop& control;
     EventLoop& data;
     PartReplayer& replayer;  // on the data loop
-    MemoryBudget& memory;    // of what programs have beside messages
+    const Clock& clock;
+    MemoryBudget& memory;  // of what programs have beside messages
     // On the control loop: whether a controller of this epoch is obeyed, from now on no lower one.
     std::function<absl::Status(uint64_t epoch)> obey;
     // As TransferMemory::MakeArena.
@@ -55,8 +58,12 @@ class ProgramHost {
   EventLoop& control() const { return ports_.control; }
   EventLoop& data() const { return ports_.data; }
   PartReplayer& replayer() const { return ports_.replayer; }
+  const Clock& clock() const { return ports_.clock; }
   const std::string& worker() const { return options_.worker; }
 
+  // Unavailable: it is for the process that had the worker's name and address before, of which
+  // this one knows nothing.
+  absl::Status CheckIsMeant(const ProgramStart& start) const;
   // On the control loop; as Ports::obey.
   absl::Status Obey(uint64_t epoch) const { return ports_.obey(epoch); }
   // Gives up programs of the same run that were started before this one, and calls `then` on the

@@ -52,7 +52,9 @@ absl::StatusOr<ProgramStart> FromProto(const v1::RunProgramRequest::Start& start
   for (const v1::RunProgramRequest::Peer& proto : start.peers()) {
     RETURN_IF_ERROR(CheckText("peers.worker", proto.worker(), kNameBytesMax));
     RETURN_IF_ERROR(CheckText("peers.data_address", proto.data_address(), kDataAddressBytesMax));
-    ProgramStart::Peer peer{.worker = proto.worker(), .data_address = proto.data_address()};
+    ProgramStart::Peer peer{.worker = proto.worker(),
+                            .data_address = proto.data_address(),
+                            .incarnation = proto.incarnation()};
     ASSIGN_OR_RETURN(peer.devices, ParseDevices(proto.devices()));
     decoded.peers.push_back(std::move(peer));
   }

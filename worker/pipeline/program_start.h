@@ -20,6 +20,7 @@ struct ProgramStart {
     std::string worker;
     std::string data_address;
     std::vector<DeviceId> devices;
+    uint64_t incarnation = 0;  // of its process; 0: not said
   };
 
   std::string run_id;

@@ -43,9 +43,9 @@ class QueuedLoop final : public PipelineLoop {
 
 }  // namespace
 
-RankQueue::RankQueue(EventLoop& data, std::shared_ptr<const ProgramMemory> memory, int32_t rank,
+RankQueue::RankQueue(const Ports& ports, std::shared_ptr<const ProgramMemory> memory, int32_t rank,
                      OnOutcome on_outcome)
-    : data_(data),
+    : ports_(ports),
       on_outcome_(std::move(on_outcome)),
       memory_(std::move(memory)),
       program_rank_(memory_->program->ranks[rank]),
@@ -111,7 +111,7 @@ PipelineStep RankQueue::Next() {
   PipelineStep step = std::move(steps_.front());
   steps_.erase(steps_.begin());
   if (step.kind != PipelineStep::Kind::kComplete) unanswered_ = step.kind;
-  outcome_.begin_ns = absl::GetCurrentTimeNanos();
+  outcome_.begin_ns = NowNs();
   return step;
 }
 
@@ -137,13 +137,16 @@ void RankQueue::Fail(const absl::Status& why) {
   Tell(why.ok() ? absl::UnknownError("failed, and said no reason") : why);
 }
 
+// After the end nobody hears of it, and the clock may be gone.
+int64_t RankQueue::NowNs() const { return ended_ ? 0 : absl::ToUnixNanos(ports_.clock.Now()); }
+
 void RankQueue::Tell(const absl::Status& why) {
   CHECK(std::exchange(unanswered_, std::nullopt).has_value())
       << "an op was ended that was not begun, in rank " << rank_;
-  outcome_.end_ns = absl::GetCurrentTimeNanos();
+  outcome_.end_ns = NowNs();
   outcome_.status = why;
   // Under the lock, because the loop may go once End was called.
-  if (!ended_) data_.Post([queue = shared_from_this()] { queue->OnData(); });
+  if (!ended_) ports_.data.Post([queue = shared_from_this()] { queue->OnData(); });
 }
 
 void RankQueue::Leave() {
@@ -154,7 +157,7 @@ void RankQueue::Leave() {
   if (outcome_.status.ok()) {
     outcome_.status = absl::CancelledError("the process has left the pipeline");
   }
-  if (!ended_) data_.Post([queue = shared_from_this()] { queue->OnData(); });
+  if (!ended_) ports_.data.Post([queue = shared_from_this()] { queue->OnData(); });
 }
 
 void RankQueue::OnData() {

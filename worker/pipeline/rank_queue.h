@@ -15,6 +15,7 @@
 
 namespace crossmesh {
 
+class Clock;
 class EventLoop;
 struct ProgramMemory;
 
@@ -30,9 +31,15 @@ class RankQueue : public std::enable_shared_from_this<RankQueue> {
   };
   using OnOutcome = std::function<void(const Outcome&)>;
 
-  // `data` must live until End. `on_outcome` is called on the data loop, until Detach. `rank`:
+  // Both must live until End.
+  struct Ports {
+    EventLoop& data;
+    const Clock& clock;
+  };
+
+  // `on_outcome` is called on the data loop, until Detach. `rank`:
   // index into WorkerProgram::ranks.
-  RankQueue(EventLoop& data, std::shared_ptr<const ProgramMemory> memory, int32_t rank,
+  RankQueue(const Ports& ports, std::shared_ptr<const ProgramMemory> memory, int32_t rank,
             OnOutcome on_outcome);
 
   // The program's side, on the data loop.
@@ -63,10 +70,11 @@ class RankQueue : public std::enable_shared_from_this<RankQueue> {
   bool WaitForEnd(absl::Duration timeout);
 
  private:
+  int64_t NowNs() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Tell(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnData();
 
-  EventLoop& data_;
+  const Ports ports_;
   OnOutcome on_outcome_;  // confined to the data loop
   const std::shared_ptr<const ProgramMemory> memory_;
   const WorkerProgram::Rank& program_rank_;  // of the memory's program

@@ -42,7 +42,7 @@ class RankQueueTest : public ::testing::Test {
     memory->program = std::move(program);
     memory_ = memory;
     queue_ = std::make_shared<RankQueue>(
-        *data_, std::move(memory), /*rank=*/0,
+        RankQueue::Ports{.data = *data_, .clock = clock_}, std::move(memory), /*rank=*/0,
         [this](const RankQueue::Outcome& outcome) { outcomes_.push_back(outcome.status); });
     loop_ = MakePipelineLoop(queue_);
   }

@@ -1,5 +1,6 @@
 #include "worker/pipeline/running_program.h"
 
+#include "common/base/clock.h"
 #include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "worker/executor/part_replayer.h"
@@ -11,7 +12,7 @@
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
-#include <absl/time/clock.h>
+#include <absl/time/time.h>
 
 namespace crossmesh {
 namespace {
@@ -50,7 +51,7 @@ RunningProgram::RunningProgram(const Ports& ports, const std::string& worker, Pr
                       .begin_ns = std::vector<int64_t>(ops),
                       .end_ns = std::vector<int64_t>(ops)});
     queues_.push_back(std::make_shared<RankQueue>(
-        ports_.data, memory_, rank,
+        RankQueue::Ports{.data = ports_.data, .clock = ports_.clock}, memory_, rank,
         [this, rank](const RankQueue::Outcome& outcome) { OnOutcome(rank, outcome); }));
     // The run was cut short before, and the process may not know that this one is complete.
     if (start_.complete_iteration.has_value()) {
@@ -189,6 +190,8 @@ std::optional<TransferMessage> RunningProgram::MessageOf(const TaskKey& key) con
   return TransferMessage{.transfer = transfer, .index = static_cast<int32_t>(index)};
 }
 
+int64_t RunningProgram::NowNs() const { return absl::ToUnixNanos(ports_.clock.Now()); }
+
 void RunningProgram::Do(const std::vector<ProgramProgress::Work>& work) {
   using Kind = ProgramProgress::Work::Kind;
   for (const ProgramProgress::Work& item : work) {
@@ -201,8 +204,7 @@ void RunningProgram::Do(const std::vector<ProgramProgress::Work>& work) {
                                InstanceOf(message));
         break;
       case Kind::kFill:
-        transfer.fill_ns[message.index] =
-            absl::GetCurrentTimeNanos() - transfer.produced_ns[message.index];
+        transfer.fill_ns[message.index] = NowNs() - transfer.produced_ns[message.index];
         ports_.replayer.ReplaySourceHere(transfer.key, InstanceOf(message));
         break;
       case Kind::kRun:
@@ -225,7 +227,7 @@ void RunningProgram::OnDeviceDone(const TaskKey& key, const DeviceReport& report
   }
   Transfer& transfer = transfers_[message->transfer];
   if (--transfer.devices_left[message->index] > 0) return;
-  transfer.arrived_ns[message->index] = absl::GetCurrentTimeNanos();
+  transfer.arrived_ns[message->index] = NowNs();
   Do(progress_.OnArrived(*message));
 }
 

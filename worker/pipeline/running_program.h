@@ -17,6 +17,7 @@
 
 namespace crossmesh {
 
+class Clock;
 class EventLoop;
 class PartReplayer;
 struct ProgramMemory;
@@ -41,6 +42,7 @@ class RunningProgram final : private ReplayObserver {
   struct Ports {
     EventLoop& data;
     PartReplayer& replayer;
+    const Clock& clock;
     ProgramObserver& listener;
   };
 
@@ -103,6 +105,7 @@ class RunningProgram final : private ReplayObserver {
   bool Asks() const;
   void TellIfStopped();
   const WorkerProgram& program() const;
+  int64_t NowNs() const;  // Unix time
 
   const Ports ports_;
   const std::string worker_;

@@ -75,6 +75,7 @@ absl::Status ServedProgram::OnStart(const v1::RunProgramRequest::Start& start) {
     return absl::InvalidArgumentError("run program: expected one start, found a second one");
   }
   ASSIGN_OR_RETURN(start_, FromProto(start));
+  RETURN_IF_ERROR(host_.CheckIsMeant(*start_));
   return host_.Obey(start_->epoch);
 }
 
@@ -108,9 +109,11 @@ absl::Status ServedProgram::StartProgram() {
   const std::string bytes = std::exchange(program_bytes_, {});
   ASSIGN_OR_RETURN(std::shared_ptr<const ProgramMemory> memory, host_.Prepare(*start_, bytes));
   LogInfo("program_started", {{"run", start_->run_id}, {"pipeline", start_->pipeline}});
-  program_ = std::make_unique<RunningProgram>(
-      RunningProgram::Ports{.data = host_.data(), .replayer = host_.replayer(), .listener = *this},
-      host_.worker(), *start_, std::move(memory));
+  program_ = std::make_unique<RunningProgram>(RunningProgram::Ports{.data = host_.data(),
+                                                                    .replayer = host_.replayer(),
+                                                                    .clock = host_.clock(),
+                                                                    .listener = *this},
+                                              host_.worker(), *start_, std::move(memory));
   host_.Enter(shared_from_this(), *start_);
   host_.data().Post([self = shared_from_this()] { self->Open(); });
   return absl::OkStatus();

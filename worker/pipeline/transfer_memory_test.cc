@@ -91,7 +91,8 @@ TEST_F(TransferMemoryTest, MessagesTakeTurnsInTheBuffers) {
   const std::unique_ptr<EventLoop> data = *EventLoop::Create(clock, {});
   data->Start();
   const auto queue =
-      std::make_shared<RankQueue>(*data, memory_, /*rank=*/0, [](const RankQueue::Outcome&) {});
+      std::make_shared<RankQueue>(RankQueue::Ports{.data = *data, .clock = clock}, memory_,
+                                  /*rank=*/0, [](const RankQueue::Outcome&) {});
   const std::unique_ptr<PipelineLoop> loop = MakePipelineLoop(queue);
   for (int op = 0; op < kOps; ++op) {
     queue->GiveOp(/*iteration=*/0, op);
