@@ -115,7 +115,12 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _fit_all(values: Iterable[Any], hint: Any) -> bool:
-    return hint is Any or all(_fits(value, hint) for value in values)
+    if hint is Any:
+        return True
+    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if all(typing.get_origin(kind) is None and isinstance(kind, type) and kind not in _ABLE for kind in kinds):
+        return all(isinstance(value, kinds) for value in values)  # there may be as many as a model has tensors
+    return all(_fits(value, hint) for value in values)
 
 
 def _can(name: str) -> Callable[[Any], bool]:
