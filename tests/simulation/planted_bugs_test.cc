@@ -20,7 +20,7 @@ class PlantedBugs : public testing::TestWithParam<std::string> {};
 
 TEST_P(PlantedBugs, IsFound) {
   const auto seeds = static_cast<int64_t>(FromEnvironment("CROSSMESH_SIMULATION_SEEDS", 0));
-  if (seeds == 0) GTEST_SKIP() << "takes minutes: tests/reliability/run --simulate does it";
+  if (seeds == 0) GTEST_SKIP() << "takes minutes: tests/reliability/run does it";
   PlantBug(GetParam());
   int64_t seed = 1;
   while (seed <= seeds && !RunSimulation({.seed = static_cast<uint64_t>(seed)}).violation) ++seed;

@@ -1,0 +1,52 @@
+"""Simulated histories, one process for each processor, and the planted bugs."""
+
+import os
+import re
+import resource
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from programs import Outcome, Setting, execute
+
+HISTORIES = "Simulation.NothingThatMustNeverBeHappens"
+HISTORY_S = 540
+RATE = 10_000  # times as fast as real time
+
+
+def processor_time_s() -> float:
+    """Of all children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def histories(setting: Setting, seeds: int) -> Outcome:
+    program = (setting.build_dir / "tests" / "simulation" / "tests_simulation_test").resolve()
+    processors = min(os.cpu_count() or 1, seeds)
+    begin, began = time.monotonic(), processor_time_s()
+
+    def share(number: int) -> str | None:
+        first = 1 + number * seeds // processors
+        count = 1 + (number + 1) * seeds // processors - first
+        return execute(setting, f"histories {first}", [program, f"--gtest_filter={HISTORIES}"],
+                       {"CROSSMESH_TEST_SEED": str(first), "CROSSMESH_CASES": str(count)}).failure
+
+    with ThreadPoolExecutor(processors) as pool:
+        failures = [failure for failure in pool.map(share, range(processors)) if failure is not None]
+    taken, used = time.monotonic() - begin, processor_time_s() - began
+    by_clock, by_processor = seeds * HISTORY_S / taken, seeds * HISTORY_S / used
+    told = (f"{seeds} histories of {HISTORY_S} s took {taken:.0f} s, {used:.0f} s of a processor: {by_clock:,.0f} and "
+            f"{by_processor:,.0f} times as fast as real time")
+    if by_processor < RATE:
+        failures.append(f"{by_processor:,.0f} times as fast as real time, expected {RATE:,}")
+    same = execute(setting, "histories again", [program, f"--gtest_filter=-{HISTORIES}"],
+                   {"CROSSMESH_CASES": str(min(seeds, 50))})
+    return Outcome([told], failures + ([same.failure] if same.failure is not None else []))
+
+
+def planted_bugs(setting: Setting, seeds: int) -> Outcome:
+    program = setting.build_dir / "tests" / "simulation" / "tests_simulation_planted_bugs_test"
+    printed = execute(setting, "planted bugs", [program.resolve()],
+                      {"CROSSMESH_SIMULATION_SEEDS": str(seeds)})
+    found = [int(seed) for seed in re.findall(r"^bug \w+: seed (\d+)", printed.text, re.MULTILINE)]
+    told = [f"{len(found)} bugs are found, the last one by seed {max(found)}"] if found else []
+    return Outcome(told, [printed.failure] if printed.failure is not None else [])
