@@ -38,6 +38,8 @@ class Printed:
 
 def execute(setting: Setting, name: str, arguments: Sequence[str | pathlib.Path],
             environment: Mapping[str, str]) -> Printed:
+    if not pathlib.Path(arguments[0]).exists() and "/" in str(arguments[0]):
+        return Printed("", f"{name}: there is no {arguments[0]}, expected all targets to be built")
     log = setting.logs / (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") + ".log")
     with log.open("w") as output:
         process = subprocess.Popen(arguments, cwd=ROOT, env=os.environ | dict(environment), stdout=output,

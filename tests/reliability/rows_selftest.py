@@ -73,6 +73,9 @@ class ProgramsTest(unittest.TestCase):
         outcome = self.outcome_of('echo "[  SKIPPED ] A.B (0 ms)"; echo "[  PASSED  ] 0 tests."')
         self.assertIn("A.B was skipped", outcome.failures)
 
+    def test_a_program_that_is_not_built_is_missed(self):
+        self.assertIn("expected all targets to be built", Tests("b_test", ("A.B",))(self.setting, 1).failures[0])
+
     def test_no_test_at_all_is_missed(self):
         self.assertIn("0 tests passed, expected at least 1", self.outcome_of("true").failures[0])
 
