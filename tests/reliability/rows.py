@@ -105,4 +105,7 @@ ROWS = (
     Row("service", "R18, L4, L7", 60, "seconds of each load", SERVICE),
     Row("sessions", "L8", 60, "seconds of heartbeats", InTurn((HEARTBEATS, RETURN))),
     Row("objects", "L3, L9", 100_000, "objects", OBJECTS),
+    Row("soak", "R16, L10", 600, "seconds",
+        Tests("tests/reliability/tests_reliability_test", ("SoakTest.WhatDaemonsHoldStaysAsItIs",),
+              variable="CROSSMESH_SOAK_SECONDS", tells="daemon ")),
 )

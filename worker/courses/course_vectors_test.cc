@@ -55,7 +55,8 @@ void RunVector(const RedistributionVector& vector, int64_t array_bytes) {
   EXPECT_EQ(arrays.bytes(), ArrayBytes(plan));
 }
 
-// Arrays as large as they come, of half that, and as small as they get.
+// What a cap leaves beside both ends: room for arrays as large as they come, for some, and for the
+// smallest that there are.
 TEST(CourseVectors, EveryElementArrivesAndArraysAreAsPredicted) {
   for (const RedistributionVector& vector : RedistributionVectors()) {
     for (const int64_t array_bytes : {int64_t{1} << 40, int64_t{256}, int64_t{1}}) {
