@@ -6,6 +6,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/unique_fd.h"
 #include "common/testing/paths.h"
+#include "common/testing/send_signal.h"
 
 #include <algorithm>
 #include <array>
@@ -26,7 +27,6 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 
 namespace crossmesh {
 namespace {
@@ -176,12 +176,8 @@ absl::Status LiveCluster::StartWorker(const std::string& name) {
 void LiveCluster::Signal(const std::string& name, int signal) {
   const pid_t pid = daemons_.at(name).pid();
   ASSERT_NE(pid, 0) << name << " does not run";
-  ASSERT_EQ(::kill(pid, signal), 0) << name;
-  if (signal != SIGSTOP) return;
-  // Its threads go on until the first of them has run to see the signal.
-  siginfo_t info;
-  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(pid), &info, WSTOPPED | WEXITED | WNOWAIT), 0)
-      << name;
+  if (signal == SIGSTOP) return StopChild(pid);
+  SendSignal(pid, signal);
 }
 
 void LiveCluster::Kill(const std::string& name) { daemons_.at(name).Kill(); }

@@ -108,7 +108,7 @@ void EtcdProcess::AwaitService(int member) {
   }
 }
 
-void EtcdProcess::Stop(int member) { SendSignal(processes_[member]->pid(), SIGSTOP); }
+void EtcdProcess::Stop(int member) { StopChild(processes_[member]->pid()); }
 void EtcdProcess::Continue(int member) { SendSignal(processes_[member]->pid(), SIGCONT); }
 
 }  // namespace crossmesh
