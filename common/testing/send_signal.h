@@ -17,8 +17,8 @@ inline void SendSignal(pid_t process, int signal) {
   CHECK_EQ(kill(process, signal), 0) << "errno " << errno;
 }
 
-// SIGSTOP to a child of this process. Returns when it has stopped: its threads go on until the first
-// of them has run to see the signal.
+// SIGSTOP to a child of this process. Returns when it has stopped: its threads go on until the
+// first of them has run to see the signal.
 inline void StopChild(pid_t process) {
   SendSignal(process, SIGSTOP);
   siginfo_t info;
