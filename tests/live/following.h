@@ -1,6 +1,6 @@
 #pragma once
 
-#include "common/base/clock.h"
+#include "common/base/deadline.h"
 #include "common/base/mutex.h"
 #include "common/base/thread.h"
 
@@ -31,8 +31,7 @@ class Following {
   // What is followed, as soon as `holds` is true of it. DeadlineExceeded when that takes too long;
   // FailedPrecondition when it has ended and it is not.
   absl::StatusOr<Followed> WaitFor(Condition holds, absl::Duration limit) {
-    const RealClock clock;
-    const absl::Duration until = clock.Monotonic() + limit;
+    const Deadline deadline(limit);
     MutexLock lock(mutex_);
     while (!holds(now_)) {
       if (result_.has_value()) {
@@ -40,12 +39,11 @@ class Following {
             absl::StrCat("it ended before: ", result_->ok() ? (*result_)->ShortDebugString()
                                                             : result_->status().ToString()));
       }
-      const absl::Duration left = until - clock.Monotonic();
-      if (left <= absl::ZeroDuration()) {
+      if (deadline.passed()) {
         return absl::DeadlineExceededError(
             absl::StrCat("after ", absl::FormatDuration(limit), ": ", now_.ShortDebugString()));
       }
-      changed_.WaitFor(mutex_, left);
+      changed_.WaitFor(mutex_, deadline.left());
     }
     return now_;
   }

@@ -1,6 +1,6 @@
 #include "worker/pipeline/program_host.h"
 
-#include "common/base/clock.h"
+#include "common/base/deadline.h"
 #include "common/base/status_macros.h"
 #include "common/event_loop/event_loop.h"
 #include "worker/pipeline/admitted_program.h"
@@ -74,12 +74,11 @@ void ProgramHost::Offer(const std::vector<std::shared_ptr<RankQueue>>& queues) {
 }
 
 absl::StatusOr<std::unique_ptr<PipelineLoop>> ProgramHost::WaitForLoop(absl::Duration timeout) {
-  const RealClock clock;
-  const absl::Duration until = clock.Monotonic() + timeout;
+  const Deadline deadline(timeout);
   MutexLock lock(mutex_);
   for (;;) {
-    while (offered_.empty() && !stopped_ && clock.Monotonic() < until) {
-      changed_.WaitFor(mutex_, until - clock.Monotonic());
+    while (offered_.empty() && !stopped_ && !deadline.passed()) {
+      changed_.WaitFor(mutex_, deadline.left());
     }
     if (stopped_) {
       return absl::CancelledError(absl::StrCat("worker ", options_.worker, ": it stops"));
@@ -155,11 +154,9 @@ void ProgramHost::Stop(absl::Duration timeout) {
   for (const auto& program : programs) {
     program->GiveUp(absl::CancelledError(absl::StrCat("worker ", options_.worker, ": it stops")));
   }
-  const RealClock clock;
-  const absl::Duration until = clock.Monotonic() + timeout;
+  const Deadline deadline(timeout);
   MutexLock lock(mutex_);
-  while (!programs_.empty() && clock.Monotonic() < until)
-    changed_.WaitFor(mutex_, until - clock.Monotonic());
+  while (!programs_.empty() && !deadline.passed()) changed_.WaitFor(mutex_, deadline.left());
 }
 
 }  // namespace crossmesh

@@ -2,6 +2,7 @@
 
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/deadline.h"
 #include "common/event_loop/event_loop.h"
 #include "worker/pipeline/transfer_memory.h"
 
@@ -116,13 +117,11 @@ PipelineStep RankQueue::Next() {
 }
 
 bool RankQueue::WaitForStep(absl::Duration timeout) {
-  const RealClock clock;
-  const absl::Duration until = clock.Monotonic() + timeout;
+  const Deadline deadline(timeout);
   MutexLock lock(mutex_);
   while (steps_.empty() && !ended_) {
-    const absl::Duration left = until - clock.Monotonic();
-    if (left <= absl::ZeroDuration()) return false;
-    changed_.WaitFor(mutex_, left);
+    if (deadline.passed()) return false;
+    changed_.WaitFor(mutex_, deadline.left());
   }
   return true;
 }
@@ -171,13 +170,11 @@ void RankQueue::OnData() {
 }
 
 bool RankQueue::WaitForEnd(absl::Duration timeout) {
-  const RealClock clock;
-  const absl::Duration until = clock.Monotonic() + timeout;
+  const Deadline deadline(timeout);
   MutexLock lock(mutex_);
   while (!ended_) {
-    const absl::Duration left = until - clock.Monotonic();
-    if (left <= absl::ZeroDuration()) return false;
-    changed_.WaitFor(mutex_, left);
+    if (deadline.passed()) return false;
+    changed_.WaitFor(mutex_, deadline.left());
   }
   return true;
 }

@@ -1,6 +1,6 @@
 #include "worker/pipeline/rehearsal.h"
 
-#include "common/base/clock.h"
+#include "common/base/deadline.h"
 #include "common/base/status_macros.h"
 #include "worker/pipeline/rehearsed_tensor.h"
 #include "worker/pipeline/transfer_memory.h"
@@ -67,7 +67,6 @@ class RehearsedProgram {
 }  // namespace
 
 void Rehearse(RankQueue& queue) {
-  const RealClock clock;
   const RehearsedProgram rehearsed(*queue.memory().program, queue.program_rank());
   for (;;) {
     const PipelineStep step = queue.Next();
@@ -77,7 +76,7 @@ void Rehearse(RankQueue& queue) {
       queue.Done();  // it has none
       continue;
     }
-    const absl::Duration end = clock.Monotonic() + absl::Seconds(step.op->seconds);
+    const Deadline deadline(absl::Seconds(step.op->seconds));
     absl::Status found = rehearsed.Check(*step.op);
     if (step.backward != nullptr) found.Update(rehearsed.Check(*step.backward));
     if (!found.ok()) {
@@ -87,7 +86,7 @@ void Rehearse(RankQueue& queue) {
     rehearsed.Fill(*step.op);
     if (step.backward != nullptr) rehearsed.Fill(*step.backward);
     // The rest of the time that the op takes, unless the run ends before.
-    queue.WaitForEnd(end - clock.Monotonic());
+    queue.WaitForEnd(deadline.left());
     queue.Done();
   }
 }

@@ -1,6 +1,6 @@
 #include "worker/python/embedded_worker.h"
 
-#include "common/base/clock.h"
+#include "common/base/deadline.h"
 #include "common/mesh/mesh.h"
 #include "common/python/raised_status.h"
 #include "worker/memory/storage_table.h"
@@ -121,10 +121,9 @@ absl::Status EmbeddedWorker::CheckRuns() const {
 
 bool EmbeddedWorker::Await(std::optional<double> seconds, const WaitFor& wait) {
   CheckProcess();
-  const RealClock clock;
-  const absl::Duration until = clock.Monotonic() + DurationOf(seconds);
+  const Deadline deadline(DurationOf(seconds));
   for (;;) {
-    const absl::Duration left = std::max(until - clock.Monotonic(), absl::ZeroDuration());
+    const absl::Duration left = deadline.left();
     bool done = false;
     {
       const Inside inside(*this);
