@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from programs import Benchmark, Figure, InTurn, Run, Script, Setting, Tests
 from random_kills import random_kills
 from simulation import histories, planted_bugs
+from soak import soak
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,5 @@ ROWS = (
     Row("service", "R18, L4, L7", 60, "seconds of each load", SERVICE),
     Row("sessions", "L8", 60, "seconds of heartbeats", InTurn((HEARTBEATS, RETURN))),
     Row("objects", "L3, L9", 100_000, "objects", OBJECTS),
-    Row("soak", "R16, L10", 600, "seconds",
-        Tests("tests/reliability/tests_reliability_test", ("SoakTest.WhatDaemonsHoldStaysAsItIs",),
-              variable="CROSSMESH_SOAK_SECONDS", tells="daemon ")),
+    Row("soak", "R16, L10", 10, "minutes", soak),
 )
