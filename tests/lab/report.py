@@ -1,9 +1,8 @@
 """The lab's results as a Markdown document: with all figures, or only with what became of each run."""
 
 import datetime
-import os
 import pathlib
-import re
+import sys
 
 from measure import MEBI, CaseResult
 from network import BURST_BYTES, QUEUE_SECONDS
@@ -11,17 +10,8 @@ from raw_stream import RawStream
 from setting import Setting
 from targets import OURS, Verdict
 
-
-def aligned(header: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table with columns of even width; the first to the left, figures to the right."""
-    widths = [max(map(len, column)) for column in zip(header, *rows)]
-
-    def line(cells: list[str]) -> str:
-        padded = [cells[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:]))]
-        return f"| {' | '.join(padded)} |\n"
-
-    rule = "|".join(["-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:])])
-    return line(header) + f"|{rule}|\n" + "".join(map(line, rows))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "benchmark"))
+from pages import aligned, machine
 
 
 def percent(value: float | None) -> str:
@@ -73,11 +63,6 @@ def outcome_rows(results: list[CaseResult]) -> tuple[list[str], list[list[str]]]
         return f"{sum(run.is_right() for run in runs)} of {len(runs)}"
 
     return ["Case", *strategies], [[result.name, *(outcome(result, name) for name in strategies)] for result in results]
-
-
-def machine() -> str:
-    model = re.search(r"^model name\s*: (.+)$", pathlib.Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    return f"{os.cpu_count()} cores, {model.group(1) if model else 'unknown processor'}"
 
 
 def stream_lines(streams: dict[int, RawStream]) -> str:
