@@ -6,6 +6,8 @@
 #include "examples/tensor_parallel_training/small_training.h"
 #include "examples/tensor_parallel_training/training_phase.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -60,35 +62,51 @@ class StateCheckpointTest : public testing::Test {
     return paths;
   }
 
-  const TrainingSettings settings_ = SmallAdamTraining(4);
-  const Tensors whole_ = NumberedState(settings_);
+  // Each grid's files are read on every other one.
+  void ExpectEveryGridReads(const std::vector<const char*>& phases) {
+    for (const char* from : phases) {
+      ASSERT_OK_AND_ASSIGN(const training::CheckpointFiles checkpoint,
+                           training::CheckpointFiles::Open(Write(from)));
+      EXPECT_EQ(checkpoint.steps(), 10);
+      for (const char* to : phases) {
+        SCOPED_TRACE(absl::StrCat("from ", from, " to ", to));
+        for (const DeviceRole& role : RolesOf(to, settings_)) {
+          ASSERT_OK_AND_ASSIGN(const Tensors state, ReadState(checkpoint, role));
+          ASSERT_TRUE(state == StoredOf(role, whole_));
+        }
+      }
+    }
+  }
+
+  TrainingSettings settings_ = SmallAdamTraining(4);
+  Tensors whole_ = NumberedState(settings_);
   const TemporaryFolder folder_;
   int written_ = 0;
 };
 
 // Shards that begin inside rows, blocks of both cuts, stages, a diagonal: each from all others.
 TEST_F(StateCheckpointTest, WhatOneGridWritesEveryOtherOneReads) {
-  const std::vector<const char*> phases = {"c=1",
-                                           "r=2,z=4",
-                                           "z=8",
-                                           "c=4,z=16",
-                                           "r=4,data=2",
-                                           "c=2,r=2,z=2 scattered diagonal",
-                                           "r=2,z=2+c=4@mlp",
-                                           "r=2,z=2|c=2,data=2",
-                                           "z=4|r=2 chunks=2 microbatches=2"};
-  for (const char* from : phases) {
-    ASSERT_OK_AND_ASSIGN(const training::CheckpointFiles checkpoint,
-                         training::CheckpointFiles::Open(Write(from)));
-    EXPECT_EQ(checkpoint.steps(), 10);
-    for (const char* to : phases) {
-      SCOPED_TRACE(absl::StrCat("from ", from, " to ", to));
-      for (const DeviceRole& role : RolesOf(to, settings_)) {
-        ASSERT_OK_AND_ASSIGN(const Tensors state, ReadState(checkpoint, role));
-        ASSERT_TRUE(state == StoredOf(role, whole_));
-      }
+  ExpectEveryGridReads({"c=1", "r=2,z=4", "z=8", "c=4,z=16", "r=4,data=2",
+                        "c=2,r=2,z=2 scattered diagonal", "r=2,z=2+c=4@mlp", "r=2,z=2|c=2,data=2",
+                        "z=4|r=2 chunks=2 microbatches=2"});
+}
+
+// A shard of 2 2/3 rows is the end of one, whole ones, and the begin of another: up to three boxes,
+// each with values of its own.
+TEST_F(StateCheckpointTest, ShardsOfSeveralBoxesAreReadOnOtherGrids) {
+  settings_.model = PlainTransformer("thirds", 1, 24, 8);
+  settings_.model.vocabulary = 72;
+  settings_.model.tied = false;
+  settings_.batch = 18;
+  whole_ = NumberedState(settings_);
+  size_t boxes = 0;
+  for (const DeviceRole& role : RolesOf("z=9", settings_)) {
+    for (const Parameter& part : StateOf(role.settings, role.stage)) {
+      boxes = std::max(boxes, TileOf(role, part).size());
     }
   }
+  EXPECT_EQ(boxes, 3U);
+  ExpectEveryGridReads({"c=1", "z=9", "r=2,z=9", "c=2,r=2"});
 }
 
 TEST_F(StateCheckpointTest, AFileThatLacksIsNoticed) {
