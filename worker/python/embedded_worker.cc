@@ -75,8 +75,8 @@ EmbeddedWorker::EmbeddedWorker(WorkerOptions options)
 EmbeddedWorker::~EmbeddedWorker() {
   if (!IsOfThisProcess()) {
     // Its threads are not here, and would be waited for.
-    static_cast<void>(worker_.release());
-    static_cast<void>(stopper_.release());
+    [[maybe_unused]] const auto* const worker = worker_.release();
+    [[maybe_unused]] const auto* const stopper = stopper_.release();
     return;
   }
   {
