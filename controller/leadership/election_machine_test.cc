@@ -57,7 +57,7 @@ std::vector<std::string> Texts(const std::vector<ElectionAction>& actions) {
   return texts;
 }
 
-constexpr absl::Duration At(double seconds) { return absl::Seconds(seconds); }
+absl::Duration At(double seconds) { return absl::Seconds(seconds); }
 
 class ElectionMachineTest : public testing::Test {
  protected:

@@ -49,6 +49,7 @@ void CancelLoad::Step() {
   const absl::StatusOr<v1::Operation> ended =
       client_.Watch(begun->id(), [](const v1::Operation&) {});
   if (!ended.ok()) return environment_.violations.Add(ended.status().ToString());
+  environment_.ended.Count();
   ++counts_[StateName(ended->state())];
   if (ended->state() == v1::OPERATION_STATE_FAILED) {
     environment_.violations.Add(absl::StrCat("operation ", ended->id(), ": ", ended->error()));

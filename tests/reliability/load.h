@@ -1,6 +1,7 @@
 #pragma once
 
 #include "tests/live/live_cluster.h"
+#include "tests/reliability/ended_operations.h"
 #include "tests/reliability/starts.h"
 #include "tests/reliability/violations.h"
 
@@ -14,6 +15,7 @@ struct LoadEnvironment {
   LiveCluster& cluster;
   const Starts& starts;
   Violations& violations;
+  EndedOperations& ended;
 };
 
 // A client that asks a cluster for work, again and again, while its daemons are killed, and holds

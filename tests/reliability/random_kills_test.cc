@@ -33,7 +33,7 @@ constexpr absl::Duration kGapMax = absl::Milliseconds(400);
 class RandomKills {
  public:
   RandomKills(LiveCluster& cluster, uint64_t seed)
-      : cluster_(cluster), random_(seed), environment_{cluster, starts_, violations_} {
+      : cluster_(cluster), random_(seed), environment_{cluster, starts_, violations_, ended_} {
     const auto large = static_cast<int64_t>(FromEnvironment("CROSSMESH_LARGE_BYTES", 16 << 20));
     ReshardOptions in_place = BetweenStoragesOf("in-place", TensorsOf(1 << 20));
     in_place.binding = v1::BINDING_MODE_IN_PLACE;
@@ -108,6 +108,7 @@ class RandomKills {
   std::mt19937_64 random_;
   Starts starts_;
   Violations violations_;
+  EndedOperations ended_;
   const LoadEnvironment environment_;
   std::vector<std::pair<std::string, std::unique_ptr<Load>>> loads_;
   int controllers_ = 0;

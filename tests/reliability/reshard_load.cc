@@ -14,9 +14,6 @@
 namespace crossmesh {
 namespace {
 
-// A controller keeps the last thousand of all clients that have ended.
-constexpr int kRecordsMax = 150;
-
 bool HasReceiver(const v1::Replica& replica, const std::string& worker) {
   return absl::StrContains(replica.devices(), absl::StrCat(worker, ".0"));
 }
@@ -89,7 +86,7 @@ void ReshardLoad::Step() {
         absl::StrCat("operation ", operation->id(), " ended after ", absl::FormatDuration(took)));
   }
   ++counts_[StateName(operation->state())];
-  ended_[operation->id()] = *operation;
+  ended_[environment_.ended.Count()] = *operation;
   CheckOutcome(*operation, starts);
 }
 
@@ -131,14 +128,12 @@ void ReshardLoad::CheckReceiver(const v1::Operation& operation, const std::strin
 }
 
 void ReshardLoad::Check() {
-  int checked = 0;
-  for (auto newest = ended_.rbegin(); newest != ended_.rend(); ++newest) {
-    if (++checked > kRecordsMax) return;
-    const auto& [id, ended] = *newest;
-    const absl::StatusOr<v1::Operation> now = client_.GetOperation(id);
+  for (const auto& [place, ended] : ended_) {
+    if (!environment_.ended.IsKept(place)) continue;
+    const absl::StatusOr<v1::Operation> now = client_.GetOperation(ended.id());
     if (now.ok() && now->state() == ended.state()) continue;
     environment_.violations.Add(
-        absl::StrCat("operation ", id, " ended ", StateName(ended.state()), ", and is now ",
+        absl::StrCat("operation ", ended.id(), " ended ", StateName(ended.state()), ", and is now ",
                      now.ok() ? StateName(now->state()) : now.status().ToString()));
   }
 }

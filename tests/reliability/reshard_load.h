@@ -43,9 +43,9 @@ class ReshardLoad final : public Load {
   // That lies at the destination, by worker; none: it is dirty.
   std::map<std::string, std::optional<uint8_t>> versions_;
   uint8_t version_ = 0;
-  std::map<std::string, v1::Operation> ended_;  // by id
-  std::map<std::string, int> counts_;           // operations that ended, by their state
-  int refused_ = 0;                             // that never began
+  std::map<int, v1::Operation> ended_;  // by their place among those of all clients
+  std::map<std::string, int> counts_;   // operations that ended, by their state
+  int refused_ = 0;                     // that never began
   absl::Duration longest_;
 };
 

@@ -58,7 +58,7 @@ class Soak {
   Soak(LiveCluster& cluster, std::string store, uint64_t seed)
       : cluster_(cluster),
         store_(std::move(store)),
-        environment_{cluster, starts_, violations_},
+        environment_{cluster, starts_, violations_, ended_},
         calls_(environment_) {
     ReshardOptions in_place = BetweenStoragesOf("in-place", TensorsOf(1 << 20));
     in_place.binding = v1::BINDING_MODE_IN_PLACE;
@@ -180,6 +180,7 @@ class Soak {
   const RealClock clock_;
   Starts starts_;
   Violations violations_;
+  EndedOperations ended_;
   const LoadEnvironment environment_;
   TimedCalls calls_;
   std::vector<std::pair<std::string, std::unique_ptr<Load>>> loads_;
