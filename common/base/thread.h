@@ -8,13 +8,18 @@
 
 namespace crossmesh {
 
+// Who goes first where threads want a processor at the same time. One in the background has a tenth
+// of what a usual one has, and lets it go ahead as soon as that has something to do (nice 10).
+enum class ThreadPriority { kUsual, kBackground };
+
 // A thread with a name, joined by its destructor at the latest. Thread-compatible.
 class Thread {
  public:
   Thread() = default;
 
   // Runs `body`. The name shows in debuggers and `top`; the system keeps its first 15 bytes.
-  Thread(absl::string_view name, absl::AnyInvocable<void() &&> body);
+  Thread(absl::string_view name, absl::AnyInvocable<void() &&> body,
+         ThreadPriority priority = ThreadPriority::kUsual);
 
   Thread(Thread&&) = default;
   // Joins the thread that is replaced.

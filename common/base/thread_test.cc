@@ -1,10 +1,12 @@
 #include "common/base/thread.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/resource.h>
 
 namespace crossmesh {
 namespace {
@@ -34,6 +36,18 @@ TEST(ThreadTest, NameIsCutToWhatTheSystemKeeps) {
                 [&] { pthread_getname_np(pthread_self(), name.data(), name.size()); });
   thread.Join();
   EXPECT_STREQ(name.data(), "transport-loop-");
+}
+
+TEST(ThreadTest, OneInTheBackgroundLetsOthersGoAheadAndTheyStayAsTheyAre) {
+  constexpr int kLeast = 19;  // that the system has
+  const int own = getpriority(PRIO_PROCESS, 0);
+  int in_background = 0;
+  Thread thread(
+      "background", [&] { in_background = getpriority(PRIO_PROCESS, 0); },
+      ThreadPriority::kBackground);
+  thread.Join();
+  EXPECT_EQ(in_background, std::min(own + 10, kLeast));
+  EXPECT_EQ(getpriority(PRIO_PROCESS, 0), own);
 }
 
 }  // namespace

@@ -24,7 +24,9 @@ int ThreadPlanningQueue::ThreadsFor(unsigned processors) {
 ThreadPlanningQueue::ThreadPlanningQueue(int threads, const Clock& clock,
                                          ControllerMetrics& metrics)
     : long_max_(threads / 2), clock_(clock), metrics_(metrics) {
-  for (int i = 0; i < threads; ++i) threads_.emplace_back("planner", [this] { Run(); });
+  for (int i = 0; i < threads; ++i) {
+    threads_.emplace_back("planner", [this] { Run(); }, ThreadPriority::kBackground);
+  }
 }
 
 void ThreadPlanningQueue::Post(PlanningRequest request) {

@@ -17,7 +17,8 @@ class ControllerMetrics;
 
 // A planning queue with threads of its own, which take requests by PlanningOrder. Long ones run on
 // half of the threads at most: what is short finds one of the others, however much is asked for,
-// and the memory that long ones take while they run is bounded. Thread-safe.
+// and the memory that long ones take while they run is bounded. The threads are in the background:
+// what is answered at once never waits for a plan. Thread-safe.
 class ThreadPlanningQueue final : public PlanningQueue {
  public:
   // For a machine of so many processors; at least 2.
