@@ -1,3 +1,5 @@
+#include "common/rpc/library_hold.h"
+
 #include "common/base/check.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/client_stream.h"
@@ -8,6 +10,7 @@
 #include <memory>
 #include <utility>
 
+#include <absl/synchronization/mutex.h>
 #include <gtest/gtest.h>
 
 namespace crossmesh {
@@ -62,6 +65,23 @@ TEST(HoldRpcLibraryTest, AThreadOfGrpcMayDropTheLastChannel) {
   // In a process that has no other channel, and no server.
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(LetGrpcDropTheLastChannelOften(), testing::ExitedWithCode(0), "");
+}
+
+// As long as it looks, it ends the process at two orders of locking.
+TEST(HoldRpcLibraryTest, AbseilDoesNotLookForDeadlocks) {
+  HoldRpcLibrary();
+  absl::Mutex a;
+  absl::Mutex b;
+  testing::internal::CaptureStderr();
+  {
+    const absl::MutexLock first(&a);
+    const absl::MutexLock second(&b);
+  }
+  {
+    const absl::MutexLock first(&b);
+    const absl::MutexLock second(&a);
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
 }  // namespace

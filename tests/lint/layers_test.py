@@ -44,9 +44,10 @@ BANS = (
         re.compile(r"\bstd::(recursive_|shared_|timed_)*mutex\b|\bstd::(lock_guard|unique_lock|scoped_lock)\b"
                    r"|\bstd::condition_variable|\babsl::(Mutex|CondVar)|#include <(mutex|condition_variable)>"),
         "Mutex, MutexLock and CondVar of common/base/mutex.h",
-        ("common/base/mutex.h",),
+        ("common/base/mutex.h", "common/rpc/library_hold_test.cc"),
     ),
-    Ban(re.compile(r"absl/synchronization/"), "common/base/mutex.h"),
+    Ban(re.compile(r"absl/synchronization/"), "common/base/mutex.h",
+        ("common/rpc/library_hold.cc", "common/rpc/library_hold_test.cc")),
     Ban(re.compile(r"\bstd::string_view\b|#include <string_view>"), "absl::string_view"),
     Ban(re.compile(r"\babsl::(optional|variant|Span)\b"), "std::optional, std::variant, std::span"),
     Ban(re.compile(r"\bsleep_(for|until)\b|\babsl::SleepFor\b|\bu?sleep\("),
