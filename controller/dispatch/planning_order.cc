@@ -1,5 +1,7 @@
 #include "controller/dispatch/planning_order.h"
 
+#include "common/base/status_macros.h"
+
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -16,14 +18,20 @@ absl::Status TooMany(int64_t waiting, absl::string_view of, int64_t most) {
 
 }  // namespace
 
-absl::Status PlanningOrder::Add(Waiting& waiting) {
+absl::Status PlanningOrder::CheckRoom(const std::string& name) const {
   if (size_ >= kWaitingMax) return TooMany(size_, "all clients", kWaitingMax);
+  const auto client = std::ranges::find(clients_, name, &Client::name);
+  if (client == clients_.end() || std::ssize(client->requests) < kWaitingOfClientMax) {
+    return absl::OkStatus();
+  }
+  return TooMany(std::ssize(client->requests), "this client", kWaitingOfClientMax);
+}
+
+absl::Status PlanningOrder::Add(Waiting& waiting) {
+  RETURN_IF_ERROR(CheckRoom(waiting.request.client));
   auto client = std::ranges::find(clients_, waiting.request.client, &Client::name);
   if (client == clients_.end()) {
     client = clients_.insert(client, Client{.name = waiting.request.client});
-  }
-  if (std::ssize(client->requests) >= kWaitingOfClientMax) {
-    return TooMany(std::ssize(client->requests), "this client", kWaitingOfClientMax);
   }
   client->requests.push_back(std::move(waiting));
   ++size_;

@@ -35,6 +35,8 @@ class PlanningOrder {
 
   // Takes it. ResourceExhausted when one more must not wait; then `waiting` is left as it is.
   absl::Status Add(Waiting& waiting);
+  // As Add would say to a request of this client.
+  absl::Status CheckRoom(const std::string& client) const;
   // Takes the next one. Nothing when none waits, or only long ones, and `long_too` is false.
   std::optional<Waiting> Next(bool long_too);
   int64_t size() const { return size_; }

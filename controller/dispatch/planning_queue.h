@@ -27,6 +27,9 @@ class PlanningQueue {
   // A request that is not taken is told so before this returns: ResourceExhausted when too many
   // wait, Unavailable when the queue has stopped.
   virtual void Post(PlanningRequest request) = 0;
+  // What a request of this client would be told now, or OK: for callers that have work to do before
+  // they post one, which is for nothing when it is not taken.
+  virtual absl::Status CheckRoom(const std::string& client) const = 0;
 
   // How long the request had waited that got its turn last; zero before the first.
   virtual absl::Duration last_wait() const = 0;

@@ -41,6 +41,11 @@ void ThreadPlanningQueue::Post(PlanningRequest request) {
   changed_.Signal();
 }
 
+absl::Status ThreadPlanningQueue::CheckRoom(const std::string& client) const {
+  const MutexLock lock(mutex_);
+  return stopped_ ? Stopped() : order_.CheckRoom(client);
+}
+
 absl::Duration ThreadPlanningQueue::last_wait() const {
   const MutexLock lock(mutex_);
   return last_wait_;

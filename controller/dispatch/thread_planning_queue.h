@@ -7,6 +7,7 @@
 #include "controller/dispatch/planning_queue.h"
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <absl/time/time.h>
@@ -29,6 +30,7 @@ class ThreadPlanningQueue final : public PlanningQueue {
   ~ThreadPlanningQueue() override { Stop(); }
 
   void Post(PlanningRequest request) override;
+  absl::Status CheckRoom(const std::string& client) const override;
   absl::Duration last_wait() const override;
 
   // Waits for requests that run; tells the others that there is no turn for them. Repeatable. Not

@@ -81,6 +81,7 @@ TEST_F(ThreadPlanningQueueTest, WhatWaitsWhenItStopsIsToldSoAndWhatComesLater) {
   });
   queue.Stop();
   queue.Post({.client = "a", .work = work});
+  EXPECT_THAT(queue.CheckRoom("a"), StatusIs(absl::StatusCode::kUnavailable));
   queue.Stop();
   EXPECT_THAT(turns, ElementsAre(absl::StatusCode::kUnavailable, absl::StatusCode::kUnavailable));
 }
@@ -95,6 +96,8 @@ TEST_F(ThreadPlanningQueueTest, AJobForWhichThereIsNoPlaceIsToldSo) {
   absl::Status told;
   queue.Post({.client = "a", .cost = kLongWork, .work = [&](const absl::Status& t) { told = t; }});
   EXPECT_THAT(told, StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_EQ(queue.CheckRoom("a"), told);
+  EXPECT_OK(queue.CheckRoom("b"));
   gate.Open();
 }
 

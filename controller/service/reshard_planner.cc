@@ -52,12 +52,14 @@ ReshardPlanner::ReshardPlanner(Catalog& catalog, const WorkerRegistry& workers, 
       metrics_(metrics),
       cache_(std::make_shared<PlanCache<PlannedReshard>>(kCacheBytesMax)) {}
 
-absl::StatusOr<ReshardPlanner::Ticket> ReshardPlanner::Open(const v1::ReshardSpec& spec) {
+absl::StatusOr<ReshardPlanner::Ticket> ReshardPlanner::Open(
+    const v1::ReshardSpec& spec, absl::FunctionRef<absl::Status()> room) {
   ASSIGN_OR_RETURN(const Objects objects, Find(spec));
   Ticket ticket{.key = KeyOf(spec, objects)};
   ticket.planned = cache_->Find(ticket.key);
   metrics_.PlanCacheRequest(ticket.planned != nullptr ? CacheResult::kHit : CacheResult::kMiss);
   if (ticket.planned == nullptr) {
+    RETURN_IF_ERROR(room());
     ASSIGN_OR_RETURN(ticket.draft, Decode(spec, objects));
     const ReshardInputs& inputs = ticket.draft->inputs;
     ticket.cost = PlanningCost(std::ssize(inputs.manifest->tensors()),

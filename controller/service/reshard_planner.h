@@ -8,6 +8,8 @@
 #include <memory>
 #include <string>
 
+#include <absl/functional/function_ref.h>
+#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 namespace crossmesh {
@@ -45,7 +47,12 @@ class ReshardPlanner {
   };
   // Cost: linear in the specification; with a cached plan nothing of it is decoded. NotFound names
   // a mesh or manifest that is not registered; InvalidArgument names the field.
-  absl::StatusOr<Ticket> Open(const v1::ReshardSpec& spec);
+  absl::StatusOr<Ticket> Open(const v1::ReshardSpec& spec) {
+    return Open(spec, [] { return absl::OkStatus(); });
+  }
+  // The same where what is not cached is planned only if there is room for it, which is asked
+  // before it is decoded: what is refused costs little.
+  absl::StatusOr<Ticket> Open(const v1::ReshardSpec& spec, absl::FunctionRef<absl::Status()> room);
 
   // Plans and proves, unless it is cached by now, or planned on another thread, which then tells
   // this call as well. What BuildReshardTensors, PlanReshard and Prove find; Cancelled soon after

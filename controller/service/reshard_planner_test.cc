@@ -96,6 +96,16 @@ TEST_F(ReshardPlannerTest, WhatWasPlannedIsFoundAgain) {
   EXPECT_EQ(again.cost, 0);
 }
 
+TEST_F(ReshardPlannerTest, WithoutRoomNothingIsDecodedAndWhatIsCachedIsFound) {
+  const Planned planned = PlanOf(Spec());
+  const auto no_room = [] { return absl::ResourceExhaustedError("full"); };
+  EXPECT_EQ(planner_.Open(Spec(), no_room)->planned, planned);
+  v1::ReshardSpec malformed = Spec();
+  malformed.mutable_source()->mutable_rules(0)->set_layout("[");
+  EXPECT_THAT(planner_.Open(malformed, no_room), StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(planner_.Open(malformed), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
 TEST_F(ReshardPlannerTest, PlansGoWithTheManifestOrMeshThatIsDeleted) {
   for (const int64_t revision : {model_, train_}) {
     const std::weak_ptr<const PlannedReshard> planned = PlanOf(Spec());

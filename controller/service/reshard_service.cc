@@ -57,7 +57,10 @@ ReshardService::ReshardService(const Options& options)
 grpc::ServerUnaryReactor* ReshardService::Plan(grpc::CallbackServerContext* context,
                                                const PlanRequest& request,
                                                v1::PlanReshardResponse* response) {
-  absl::StatusOr<ReshardPlanner::Ticket> ticket = options_.planner.Open(request->spec());
+  const auto room = [&] {
+    return WithoutTurn(options_.planners.CheckRoom(context->peer()), options_.planners);
+  };
+  absl::StatusOr<ReshardPlanner::Ticket> ticket = options_.planner.Open(request->spec(), room);
   if (!ticket.ok()) return Answer(context, ticket.status());
   // What is cached is told at once: it needs no planner, and so no place in their queue.
   if (ticket->planned != nullptr) {

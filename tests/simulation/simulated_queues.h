@@ -66,6 +66,7 @@ class SimulatedPlanners final : public PlanningQueue {
                   due.work(absl::OkStatus());
                 });
   }
+  absl::Status CheckRoom(const std::string& /*client*/) const override { return absl::OkStatus(); }
   absl::Duration last_wait() const override { return absl::ZeroDuration(); }
 
  private:

@@ -18,8 +18,11 @@ class ManualPlanningQueue final : public PlanningQueue {
  public:
   void Post(PlanningRequest request) override {
     clients_.push_back(request.client);
-    if (refusing_) return request.work(absl::ResourceExhaustedError("too many requests wait"));
+    if (const absl::Status room = CheckRoom(request.client); !room.ok()) return request.work(room);
     requests_.push_back(std::move(request));
+  }
+  absl::Status CheckRoom(const std::string& /*client*/) const override {
+    return refusing_ ? absl::ResourceExhaustedError("too many requests wait") : absl::OkStatus();
   }
   absl::Duration last_wait() const override { return absl::ZeroDuration(); }
 
