@@ -17,8 +17,8 @@ struct SqliteStoreOptions {
   const Clock& clock;
 
   // For those who follow: the newest commits, unless their rows have more bytes.
-  int64_t commits_kept = 100'000;
-  int64_t journal_bytes_max = int64_t{256} << 20;
+  int64_t commits_kept = 1000;
+  int64_t journal_bytes_max = int64_t{16} << 20;
 
   // With less room than this no more is written. The reserve is room beside that, for deletes.
   int64_t free_bytes_min = int64_t{64} << 20;
