@@ -1,9 +1,12 @@
 #include "controller/catalog/catalog.h"
 
 #include "common/testing/status_matchers.h"
+#include "controller/store/forwarding_store.h"
 #include "controller/store/memory_store.h"
 
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -97,6 +100,34 @@ TEST_F(CatalogTest, DeletesOnlyTheRevisionThatWasMeant) {
 }
 
 // A table of strings, of which three may be kept, in 200 bytes: each takes twice its length.
+// After whose next read of an object something happens, before anybody has what was read.
+class InterruptedStore final : public ForwardingStore {
+ public:
+  explicit InterruptedStore(MetadataStore& store) : ForwardingStore(store) {}
+
+  void AfterNextGet(std::function<void()> interruption) { interruption_ = std::move(interruption); }
+
+  absl::StatusOr<StoredObject> Get(absl::string_view key) const override {
+    absl::StatusOr<StoredObject> object = store().Get(key);
+    if (const auto interruption = std::exchange(interruption_, nullptr)) interruption();
+    return object;
+  }
+
+ private:
+  mutable std::function<void()> interruption_;
+};
+
+TEST_F(CatalogTest, AnObjectThatIsDeletedWhileItIsReadTakesNoMemory) {
+  ASSERT_OK(catalog_.meshes.Put("a", MeshOf("data=1 on a.0")).status());
+  InterruptedStore store(store_);
+  Catalog other(store, /*epoch=*/1);
+  ASSERT_OK(other.Load());
+  EXPECT_EQ(other.meshes.size(), 1);
+  store.AfterNextGet([&] { EXPECT_OK(other.meshes.Delete("a", 0).status()); });
+  EXPECT_OK(other.meshes.Get("a").status());
+  EXPECT_EQ(other.meshes.size(), 0);
+}
+
 class BoundedTableTest : public testing::Test {
  protected:
   MemoryStore store_;

@@ -66,6 +66,12 @@ class RecordTable {
     return absl::OkStatus();
   }
 
+  // How many objects there are.
+  int64_t size() {
+    const MutexLock lock(mutex_);
+    return std::ssize(bytes_of_);
+  }
+
   // The object's revision. The same content again is OK and changes nothing. AlreadyExists names
   // the object when the content differs; InvalidArgument: a bad name; ResourceExhausted: a bound.
   absl::StatusOr<int64_t> Put(absl::string_view name, T value) {
@@ -187,9 +193,11 @@ class RecordTable {
     return registered;
   }
 
-  // What was read, and takes memory decoded from now on.
+  // What was read, and takes memory decoded from now on; unless it was deleted meanwhile, or is not
+  // yet known to be put.
   void Keep(const Registered<T>& registered) {
     const MutexLock lock(mutex_);
+    if (!bytes_of_.contains(registered.name)) return;
     if (!decoded_.contains(registered.name)) {
       const int64_t bytes = kind_.heap_bytes(*registered.value);
       bytes_of_[registered.name] += bytes;

@@ -7,7 +7,6 @@
 #include "common/rpc/address.h"
 #include "common/wire/time_codec.h"
 #include "controller/catalog/catalog.h"
-#include "controller/service/object_count.h"
 #include "controller/service/unary.h"
 #include "controller/store/metadata_store.h"
 #include "controller/store/store_upkeep.h"
@@ -64,9 +63,9 @@ grpc::ServerUnaryReactor* ControllerService::GetController(grpc::CallbackServerC
     *controller.mutable_time() = ToProto(environment_.clock.Now());
     for (const std::string& address : addresses()) controller.add_addresses(address);
     controller.set_metrics_address(environment_.metrics_address);
-    controller.set_meshes(CountObjects(environment_.catalog.meshes));
-    controller.set_manifests(CountObjects(environment_.catalog.manifests));
-    controller.set_pipelines(CountObjects(environment_.catalog.pipelines));
+    controller.set_meshes(environment_.catalog.meshes.size());
+    controller.set_manifests(environment_.catalog.manifests.size());
+    controller.set_pipelines(environment_.catalog.pipelines.size());
     {
       const MutexLock lock(mutex_);
       ForgetSilentStandbys();

@@ -6,7 +6,6 @@
 #include "common/wire/object_name.h"
 #include "common/wire/tensor_codec.h"
 #include "controller/catalog/catalog.h"
-#include "controller/service/object_count.h"
 #include "controller/service/paging.h"
 #include "controller/service/reshard_planner.h"
 #include "controller/service/unary.h"
@@ -82,7 +81,7 @@ class ManifestUpload final : public ServerReadStream<grpc::ByteBuffer, v1::PutMa
     response.set_digest(manifest->digest().ToString());
     ASSIGN_OR_RETURN(const int64_t revision, catalog_.manifests.Put(name_, *std::move(manifest)));
     response.set_revision(revision);
-    metrics_.SetObjects(ObjectKind::kManifest, CountObjects(catalog_.manifests));
+    metrics_.SetObjects(ObjectKind::kManifest, catalog_.manifests.size());
     return absl::OkStatus();
   }
 
@@ -167,7 +166,7 @@ grpc::ServerUnaryReactor* ManifestService::DeleteManifest(
     ASSIGN_OR_RETURN(const int64_t deleted,
                      catalog_.manifests.Delete(request->name(), request->revision()));
     planner_.Forget(deleted);
-    metrics_.SetObjects(ObjectKind::kManifest, CountObjects(catalog_.manifests));
+    metrics_.SetObjects(ObjectKind::kManifest, catalog_.manifests.size());
     return absl::OkStatus();
   });
 }

@@ -6,7 +6,6 @@
 #include "common/wire/object_name.h"
 #include "common/wire/tensor_codec.h"
 #include "controller/catalog/catalog.h"
-#include "controller/service/object_count.h"
 #include "controller/service/paging.h"
 #include "controller/service/reshard_planner.h"
 #include "controller/service/unary.h"
@@ -28,7 +27,7 @@ grpc::ServerUnaryReactor* MeshService::CreateMesh(grpc::CallbackServerContext* c
     ASSIGN_OR_RETURN(Mesh mesh, At(absl::StrCat("mesh ", name), FromProto(request->mesh())));
     ASSIGN_OR_RETURN(const int64_t revision, catalog_.meshes.Put(name, std::move(mesh)));
     response->set_revision(revision);
-    metrics_.SetObjects(ObjectKind::kMesh, CountObjects(catalog_.meshes));
+    metrics_.SetObjects(ObjectKind::kMesh, catalog_.meshes.size());
     return absl::OkStatus();
   });
 }
@@ -61,7 +60,7 @@ grpc::ServerUnaryReactor* MeshService::DeleteMesh(grpc::CallbackServerContext* c
     ASSIGN_OR_RETURN(const int64_t deleted,
                      catalog_.meshes.Delete(request->name(), request->revision()));
     planner_.Forget(deleted);
-    metrics_.SetObjects(ObjectKind::kMesh, CountObjects(catalog_.meshes));
+    metrics_.SetObjects(ObjectKind::kMesh, catalog_.meshes.size());
     return absl::OkStatus();
   });
 }
