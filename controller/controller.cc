@@ -162,10 +162,14 @@ Controller::Parts::Parts(const Options& controller_options)
       options(controller_options),
       kept(StoreOf(options)),
       store(Measured(*kept, clock, metrics)),
-      operation_records(*store, epoch, clock, {.noun = "operation", .id_prefix = "op-"}),
-      pipeline_job_records(
+      operation_records(
           *store, epoch, clock,
-          {.noun = "run", .id_prefix = "pr-", .finished_bytes_max = kPipelineRunBytesMax}),
+          {.noun = "operation", .id_prefix = "op-", .request_ids_for = options.request_ids_for}),
+      pipeline_job_records(*store, epoch, clock,
+                           {.noun = "run",
+                            .id_prefix = "pr-",
+                            .finished_bytes_max = kPipelineRunBytesMax,
+                            .request_ids_for = options.request_ids_for}),
       numbers(epoch),
       workers({.lost_after = options.lost_after}, clock, news),
       channels(options.insecure),

@@ -36,6 +36,8 @@ class Controller {
     // Memory of all requests at once; if not given, as RequestBudget::DefaultOf the memory that
     // this process may use.
     std::optional<int64_t> request_bytes_max;
+    // How long request ids are remembered.
+    absl::Duration request_ids_for = absl::Hours(24);
     // Of workers that come: at once after a quiet time, and from then on.
     double registrations_at_once = 500;
     double registrations_per_second = 500;

@@ -48,6 +48,7 @@ struct Flags {
   std::string topology_file;
   SqliteUpkeep::Options upkeep;  // of the store in the folder
   std::string backup_every = "15m";
+  std::string request_ids_for = "24h";
   double shutdown_seconds = 10;
 };
 
@@ -89,6 +90,10 @@ void Declare(CLI::App& app, Flags& flags) {
                  "given, an eighth of what the machine or its control group has, from 64M to 1G")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->check(CLI::Range(int64_t{1} << 20, int64_t{1} << 40));
+  app.add_option("--request-ids-for", flags.request_ids_for,
+                 "How long a request id is remembered, e.g. 2h: where more than 12 new requests a "
+                 "second come all day, more than a million, which is the bound, would be")
+      ->capture_default_str();
   app.add_option("--shutdown-timeout", flags.shutdown_seconds,
                  "Seconds for running operations to end after SIGTERM")
       ->check(CLI::Range(0.0, 3600.0))
@@ -155,14 +160,25 @@ absl::Status OpenStore(Flags& flags, StoreFailure& failure) {
   return absl::OkStatus();
 }
 
-absl::Status CheckBackups(Flags& flags) {
-  if (!absl::ParseDuration(flags.backup_every, &flags.upkeep.backup_every) ||
-      flags.upkeep.backup_every < absl::Seconds(1) ||
-      flags.upkeep.backup_every > absl::Hours(24 * 365)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--backup-every: expected a time from 1s to a year, such as 15m, found \"",
-                     flags.backup_every, "\""));
-  }
+// Of a flag; InvalidArgument says what was `expected`.
+absl::StatusOr<absl::Duration> TimeOf(const std::string& text, absl::Duration least,
+                                      absl::Duration most, absl::string_view expected) {
+  absl::Duration time;
+  if (absl::ParseDuration(text, &time) && time >= least && time <= most) return time;
+  return absl::InvalidArgumentError(absl::StrCat(expected, ", found \"", text, "\""));
+}
+
+absl::Status ReadTimes(Flags& flags) {
+  ASSIGN_OR_RETURN(flags.upkeep.backup_every,
+                   TimeOf(flags.backup_every, absl::Seconds(1), absl::Hours(24 * 365),
+                          "--backup-every: expected a time from 1s to a year, such as 15m"));
+  ASSIGN_OR_RETURN(flags.controller.request_ids_for,
+                   TimeOf(flags.request_ids_for, absl::Minutes(1), absl::Hours(24),
+                          "--request-ids-for: expected a time from 1m to 24h, such as 2h"));
+  return absl::OkStatus();
+}
+
+absl::Status CheckBackups(const Flags& flags) {
   if (flags.upkeep.backup_folder.empty() || !flags.state_folder.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError("--backup-dir: expected --state-dir as well, found none");
 }
@@ -271,6 +287,7 @@ absl::Status ServeForATerm(Flags flags, const Process& process) {
 
 absl::Status RunController(Flags flags, const DaemonFlags& daemon) {
   RETURN_IF_ERROR(ReadTopology(flags));
+  RETURN_IF_ERROR(ReadTimes(flags));
   RETURN_IF_ERROR(CheckBackups(flags));
   flags.controller.health = daemon.health;
   if (daemon.only_check) return absl::OkStatus();

@@ -265,17 +265,17 @@ absl::StatusOr<std::vector<std::string>> JobRecords::Reserve(const JobRecord& re
 absl::Duration JobRecords::Served() const { return served_before_ + clock_.Monotonic() - start_; }
 
 bool JobRecords::IsTooOld(const RequestTable::Request& request) const {
-  return Served() - request.since >= kRequestIdsFor;
+  return Served() - request.since >= options_.request_ids_for;
 }
 
 absl::Status JobRecords::CheckRoom() const {
   if (requests_.size() < options_.requests_max || IsTooOld(*requests_.Oldest())) {
     return absl::OkStatus();
   }
-  const absl::Duration wait = requests_.Oldest()->since + kRequestIdsFor - Served();
+  const absl::Duration wait = requests_.Oldest()->since + options_.request_ids_for - Served();
   return absl::ResourceExhaustedError(absl::StrCat(
       "request ids: expected less than ", options_.requests_max, " in ",
-      absl::FormatDuration(kRequestIdsFor), ", found ", requests_.size(),
+      absl::FormatDuration(options_.request_ids_for), ", found ", requests_.size(),
       "; there is room for another in ", absl::FormatDuration(absl::Ceil(wait, absl::Seconds(1)))));
 }
 

@@ -35,7 +35,7 @@ struct JobRecord {
 };
 
 // The jobs of one kind, and the request ids that named them. A finished job is kept until too many
-// newer ones have finished, or too large ones, a request id for 24 hours: when so many are
+// newer ones have finished, or too large ones, a request id for a day: when so many are
 // remembered that there is no room for another, new requests are refused, since to forget one early
 // could run it twice. One commit when a job begins, one when it ends, and one for each progress
 // that must outlive this controller. A commit that is answered with Unavailable may have been
@@ -43,15 +43,15 @@ struct JobRecord {
 // be committed again. Thread-safe; only its controller, of the store's highest epoch, writes here.
 class JobRecords {
  public:
-  static constexpr absl::Duration kRequestIdsFor = absl::Hours(24);
-
   struct Options {
     std::string noun;       // what a job of this kind is called, in the store and for people
     std::string id_prefix;  // of its ids
     size_t finished_max = 1000;
     // Of those that have finished; the last one is kept, however large.
     size_t finished_bytes_max = std::numeric_limits<size_t>::max();
-    // 80 MiB of them; 12 new requests a second, all day.
+    // How long request ids are remembered, and how many at most: 80 MiB of them, and 12 new
+    // requests a second, all day.
+    absl::Duration request_ids_for = absl::Hours(24);
     int64_t requests_max = int64_t{1} << 20;
   };
 

@@ -143,6 +143,19 @@ TEST_F(JobRecordsTest, ARequestIdIsRememberedForADay) {
   EXPECT_THAT(records_.FindRequest("request-1", again.content), Began(2));
 }
 
+TEST_F(JobRecordsTest, ARequestIdIsRememberedAsLongAsIsSaid) {
+  JobRecords records(
+      store_, /*epoch=*/1, clock_,
+      {.noun = "operation", .id_prefix = "op-", .request_ids_for = absl::Minutes(1)});
+  ASSERT_OK(Begin(records, Record(1)));
+  clock_.Advance(absl::Minutes(1) - absl::Nanoseconds(1));
+  EXPECT_THAT(records.FindRequest("request-1", Record(1).content), Began(1));
+  clock_.Advance(absl::Nanoseconds(1));
+  EXPECT_THAT(records.FindRequest("request-1", Record(1).content), IsNew());
+  ASSERT_OK(Begin(records, Record(2)));  // what is too old goes out of the store with it
+  EXPECT_EQ(store_.RevisionOf("request-operation/" + records.IdOf(1)).value(), 0);
+}
+
 TEST_F(JobRecordsTest, EveryRequestIdThatIsADayOldMayBeginAnother) {
   for (int i = 1; i <= 3; ++i) ASSERT_OK(Begin(Record(i)));
   clock_.Advance(absl::Hours(24));
