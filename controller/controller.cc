@@ -243,6 +243,7 @@ void Controller::Parts::EndPipelines() {
 
 void Controller::Parts::Sweep() {
   workers.Sweep();
+  CountJobs(operation_records, pipeline_job_records, metrics);
   Tidy(workers, *store, options.upkeep.get(), metrics);
   queue.PostAfter(WorkerRegistry::kHeartbeatInterval, [this] { Sweep(); });
 }

@@ -3,6 +3,7 @@
 #include "common/base/freed_memory.h"
 #include "common/daemon/daemon_health.h"
 #include "common/metrics/controller_metrics.h"
+#include "controller/catalog/job_records.h"
 #include "controller/dispatch/task_queue.h"
 #include "controller/membership/worker_registry.h"
 #include "controller/store/measured_store.h"
@@ -35,6 +36,8 @@ ControllerMetrics::StoreFacts FactsOf(const MetadataStore& store, const StoreUpk
   const StoreCondition condition = upkeep->condition();
   facts.database_bytes = condition.database_bytes;
   facts.log_bytes = condition.log_bytes;
+  facts.commits_kept = condition.commits_kept;
+  facts.kept_bytes = condition.kept_bytes;
   facts.free_bytes = condition.free_bytes;
   facts.is_read_only = condition.is_read_only || condition.is_full;
   facts.corruptions = condition.corruptions;
@@ -78,6 +81,15 @@ void SayServing(const Controller::Options& options, bool is_serving) {
   } else {
     options.health->probes.SetNotServing("stopping");
   }
+}
+
+void CountJobs(const JobRecords& operations, const JobRecords& runs, ControllerMetrics& metrics) {
+  const JobRecords::Counts of_operations = operations.counts();
+  metrics.SetObjects(ObjectKind::kOperation, of_operations.finished);
+  metrics.SetObjects(ObjectKind::kOperationRequest, of_operations.requests);
+  const JobRecords::Counts of_runs = runs.counts();
+  metrics.SetObjects(ObjectKind::kRun, of_runs.finished);
+  metrics.SetObjects(ObjectKind::kRunRequest, of_runs.requests);
 }
 
 void Tidy(const WorkerRegistry& workers, const MetadataStore& store, const StoreUpkeep* upkeep,

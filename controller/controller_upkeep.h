@@ -7,6 +7,7 @@
 namespace crossmesh {
 
 class ControllerMetrics;
+class JobRecords;
 class TaskQueue;
 class WorkerRegistry;
 
@@ -25,7 +26,11 @@ void BeWatchedNoMore(const Controller::Options& options);
 // What probes are answered from now on.
 void SayServing(const Controller::Options& options, bool is_serving);
 
-// Brings metrics up to date, and gives the system memory back that is not needed: again and again.
+// Brings the metrics of all jobs that are remembered up to date.
+void CountJobs(const JobRecords& operations, const JobRecords& runs, ControllerMetrics& metrics);
+
+// Brings other metrics up to date, and gives the system memory back that is not needed: again and
+// again.
 void Tidy(const WorkerRegistry& workers, const MetadataStore& store, const StoreUpkeep* upkeep,
           ControllerMetrics& metrics);
 

@@ -33,6 +33,8 @@ void ControllerMetrics::SetStore(const StoreFacts& store) {
   store_revision_.Set(store.revision);
   store_size_.Set(store.database_bytes, StoreFile::kMain);
   store_size_.Set(store.log_bytes, StoreFile::kLog);
+  store_commits_kept_.Set(store.commits_kept);
+  store_kept_bytes_.Set(store.kept_bytes);
   store_free_.Set(store.free_bytes);
   store_read_only_.Set(store.is_read_only ? 1 : 0);
   store_verified_.Set(absl::ToUnixSeconds(store.verified_at));

@@ -62,6 +62,8 @@ class ControllerMetrics {
     int64_t revision = 0;
     int64_t database_bytes = 0;
     int64_t log_bytes = 0;
+    int64_t commits_kept = 0;
+    int64_t kept_bytes = 0;
     int64_t free_bytes = 0;
     bool is_read_only = false;
     int64_t corruptions = 0;
@@ -105,6 +107,8 @@ class ControllerMetrics {
   Counters store_transactions_{metrics_, metric::kStoreTransactions, OneOf("op", kStoreOps),
                                OneOf("result", kStoreResults)};
   Gauges store_size_{metrics_, metric::kStoreSize, OneOf("file", kStoreFiles)};
+  Gauges store_commits_kept_{metrics_, metric::kStoreCommitsKept};
+  Gauges store_kept_bytes_{metrics_, metric::kStoreKeptBytes};
   Gauges store_free_{metrics_, metric::kStoreFree};
   Gauges store_revision_{metrics_, metric::kStoreRevision};
   Gauges store_read_only_{metrics_, metric::kStoreReadOnly};

@@ -74,8 +74,10 @@ inline constexpr absl::string_view kWorkerLossReasons[] = {"heartbeat_timeout", 
 enum class CommunicatorStateLabel { kMaking, kReady, kEnding };
 inline constexpr absl::string_view kCommunicatorStates[] = {"making", "ready", "ending"};
 
-enum class ObjectKind { kMesh, kManifest, kOperation };
-inline constexpr absl::string_view kObjectKinds[] = {"mesh", "manifest", "operation"};
+// What is remembered of a request that began a job is an object too.
+enum class ObjectKind { kMesh, kManifest, kOperation, kOperationRequest, kRun, kRunRequest };
+inline constexpr absl::string_view kObjectKinds[] = {
+    "mesh", "manifest", "operation", "operation_request", "run", "run_request"};
 
 enum class RunningState { kPreparing, kRunning, kVerifying };
 inline constexpr absl::string_view kRunningStates[] = {"preparing", "running", "verifying"};

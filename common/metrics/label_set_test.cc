@@ -18,7 +18,7 @@ TEST(LabelSetTest, EnumerationsAndNamesAgree) {
   EXPECT_EQ(kWorkerStates[static_cast<size_t>(WorkerStateLabel::kQuarantined)], "quarantined");
   EXPECT_EQ(kRegistrationResults[static_cast<size_t>(RegistrationResult::kThrottled)], "throttled");
   EXPECT_EQ(kWorkerLossReasons[static_cast<size_t>(WorkerLossReason::kEvicted)], "evicted");
-  EXPECT_EQ(kObjectKinds[static_cast<size_t>(ObjectKind::kOperation)], "operation");
+  EXPECT_EQ(kObjectKinds[static_cast<size_t>(ObjectKind::kRunRequest)], "run_request");
   EXPECT_EQ(kRunningStates[static_cast<size_t>(RunningState::kVerifying)], "verifying");
   EXPECT_EQ(kOperationResults[static_cast<size_t>(OperationResult::kCancelled)], "cancelled");
   EXPECT_EQ(kCacheResults[static_cast<size_t>(CacheResult::kMiss)], "miss");

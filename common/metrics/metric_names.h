@@ -31,6 +31,9 @@ inline constexpr MetricName kProcessCpu = {"process_cpu_seconds_total",
                                            "User and system CPU time spent, in seconds."};
 inline constexpr MetricName kProcessMemory = {"process_resident_memory_bytes",
                                               "Resident memory, in bytes."};
+inline constexpr MetricName kProcessAllocated = {
+    "process_allocated_memory_bytes",
+    "Memory that the allocator has given out, in bytes; resident is what it keeps for later, too."};
 inline constexpr MetricName kProcessFds = {"process_open_fds", "Open file descriptors."};
 inline constexpr MetricName kProcessMaxFds = {"process_max_fds",
                                               "Most file descriptors that may be open."};
@@ -74,6 +77,10 @@ inline constexpr MetricName kStoreTransactions = {"crossmesh_store_transactions_
                                                   "Commits and reads, by what became of them."};
 inline constexpr MetricName kStoreSize = {"crossmesh_store_size_bytes",
                                           "Sizes of the store's files."};
+inline constexpr MetricName kStoreCommitsKept = {
+    "crossmesh_store_commits_kept", "Newest commits that are kept for those who follow the store."};
+inline constexpr MetricName kStoreKeptBytes = {
+    "crossmesh_store_kept_bytes", "Keys and values that these commits wrote, in the database."};
 inline constexpr MetricName kStoreFree = {"crossmesh_store_filesystem_free_bytes",
                                           "Free space where the store is."};
 inline constexpr MetricName kStoreRevision = {"crossmesh_store_revision",

@@ -83,6 +83,11 @@ absl::StatusOr<std::string> ShownIn(const StoredObject& object) {
 
 }  // namespace
 
+JobRecords::Counts JobRecords::counts() const {
+  const MutexLock lock(mutex_);
+  return {.finished = std::ssize(finished_), .requests = requests_.size()};
+}
+
 std::string JobRecords::IdOf(uint64_t number) const {
   return absl::StrFormat("%s%0*x", options_.id_prefix, kIdDigits, number);
 }

@@ -75,6 +75,13 @@ class JobRecords {
     return newest_loaded_;
   }
 
+  // How many are remembered.
+  struct Counts {
+    int64_t finished = 0;
+    int64_t requests = 0;
+  };
+  Counts counts() const;
+
   const std::string& noun() const { return options_.noun; }
   // The prefix and 16 hexadecimal digits: ids sort as the numbers do.
   std::string IdOf(uint64_t number) const;

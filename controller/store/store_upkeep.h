@@ -15,7 +15,9 @@ namespace crossmesh {
 struct StoreCondition {
   int64_t database_bytes = 0;
   int64_t log_bytes = 0;
-  int64_t free_bytes = 0;  // where it is
+  int64_t commits_kept = 0;  // for those who follow
+  int64_t kept_bytes = 0;    // of what these wrote, in the database
+  int64_t free_bytes = 0;    // where it is
   int64_t free_bytes_min = 0;
   bool is_full = false;
   bool is_read_only = false;

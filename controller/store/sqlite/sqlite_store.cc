@@ -179,12 +179,14 @@ void SqliteStore::VerifyAgainAndAgain() {
 
 SqliteStore::Stats SqliteStore::stats() const {
   const StoreWriter::Figures figures = writer_->figures();
+  const VersionIndex::Kept kept = index_.kept();
   const std::optional<int64_t> free =
       options_.free_bytes ? options_.free_bytes() : FreeBytesAt(folder_.path());
   const MutexLock lock(mutex_);
   return {.revision = index_.revision(),
           .objects = index_.size(),
-          .commits_kept = index_.kept().commits,
+          .commits_kept = kept.commits,
+          .kept_bytes = kept.bytes,
           .database_bytes = FileBytes(folder_.database_path()),
           .log_bytes = FileBytes(folder_.database_path() + "-wal"),
           .free_bytes = free.value_or(0),

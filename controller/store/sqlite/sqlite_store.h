@@ -67,6 +67,7 @@ class SqliteStore final : public MetadataStore {
     int64_t revision = 0;
     int64_t objects = 0;
     int64_t commits_kept = 0;
+    int64_t kept_bytes = 0;  // of what these wrote
     int64_t database_bytes = 0;
     int64_t log_bytes = 0;
     int64_t free_bytes = 0;

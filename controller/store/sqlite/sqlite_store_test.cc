@@ -274,6 +274,8 @@ TEST_F(SqliteStoreTest, CommitsBeyondTheirBytesAreForgotten) {
   ASSERT_OK_AND_ASSIGN(const auto store, SqliteStore::Open(options));
   for (int i = 0; i < 300; ++i) Put(*store, "a", std::string(1000, 'x'));
   EXPECT_LT(store->stats().commits_kept, 12);
+  EXPECT_GT(store->stats().kept_bytes, 8'000);
+  EXPECT_LE(store->stats().kept_bytes, 10'000);
   EXPECT_THAT(store->CommitsAfter(0, 1, absl::ZeroDuration()),
               StatusIs(absl::StatusCode::kOutOfRange));
   store->RunDue();

@@ -79,6 +79,8 @@ StoreCondition SqliteUpkeep::condition() const {
   const MutexLock lock(mutex_);
   return {.database_bytes = stats.database_bytes,
           .log_bytes = stats.log_bytes,
+          .commits_kept = stats.commits_kept,
+          .kept_bytes = stats.kept_bytes,
           .free_bytes = stats.free_bytes,
           .free_bytes_min = stats.free_bytes_min,
           .is_full = stats.is_full,

@@ -1,0 +1,34 @@
+#include "common/metrics/prometheus/process_collector.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+// -1: there is no such metric.
+double Collected(const std::string& name) {
+  const std::vector<prometheus::MetricFamily> families = ProcessCollector().Collect();
+  const auto found = std::ranges::find(families, name, &prometheus::MetricFamily::name);
+  return found == families.end() ? -1 : found->metric.front().gauge.value;
+}
+
+TEST(ProcessCollectorTest, CountsWhatIsAllocatedUntilItIsFreed) {
+  constexpr double kBytes = 64 << 20;
+  const double before = Collected("process_allocated_memory_bytes");
+  double meanwhile = 0;
+  {
+    const std::vector<char> block(static_cast<size_t>(kBytes), 'x');
+    meanwhile = Collected("process_allocated_memory_bytes");
+  }
+  ASSERT_GE(before, 0);
+  if (before == 0) GTEST_SKIP() << "a sanitizer's allocator does not say";
+  EXPECT_GE(meanwhile - before, 0.9 * kBytes);
+  EXPECT_LE(Collected("process_allocated_memory_bytes") - before, 0.1 * kBytes);
+}
+
+}  // namespace
+}  // namespace crossmesh
