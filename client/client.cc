@@ -6,6 +6,7 @@
 #include "common/base/backoff.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
+#include "common/base/version.h"
 #include "common/rpc/address.h"
 #include "common/rpc/deadline.h"
 #include "common/rpc/push_back.h"
@@ -47,6 +48,21 @@ absl::Status CheckBytes(const google::protobuf::Message& request) {
                    "; register the manifest (`crossmesh manifest create`) and give its name"));
 }
 
+// Of a redistribution that names no strategy, `named` with the one that there is: a controller that
+// knows no redistributions refuses that, and would move summands as if they were values otherwise.
+template <typename Request>
+const Request& WithStrategy(const Request& request, Request& named) {
+  if (!request.spec().has_redistribution() || !request.spec().strategy().empty()) return request;
+  named = request;
+  named.mutable_spec()->set_strategy("redistribute");
+  return named;
+}
+
+// What of it came after the first release; empty: nothing.
+absl::string_view LaterThings(const v1::ReshardSpec& spec) {
+  return spec.has_redistribution() ? "redistributions" : "";
+}
+
 }  // namespace
 
 absl::StatusOr<Client> Client::Connect(const std::string& address, const ClientOptions& options) {
@@ -71,6 +87,14 @@ Client::~Client() = default;
 
 absl::Status Client::Explain(const absl::Status& status) const {
   switch (status.code()) {
+    case absl::StatusCode::kUnimplemented:
+      // What a controller cannot do has a message: gRPC itself does not know the call.
+      if (!status.message().empty()) return status;
+      return absl::UnimplementedError(
+          absl::StrCat("controller ", address_,
+                       ": expected one that has this call, as this client of version ", Version(),
+                       " has, found none; the controller is of another release: upgrade the older "
+                       "one of them"));
     // This client cancels no calls: a server has stopped, or a connection has ended.
     case absl::StatusCode::kCancelled:
     case absl::StatusCode::kUnavailable:
@@ -82,6 +106,16 @@ absl::Status Client::Explain(const absl::Status& status) const {
     default:
       return status;
   }
+}
+
+absl::Status Client::ExplainRefusal(const absl::Status& status, absl::string_view later) {
+  if (later.empty() || !absl::IsInvalidArgument(status)) return status;
+  // Which came with what is asked for.
+  if (!absl::IsUnimplemented(GetController().status())) return status;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "controller ", address_, ": expected one that knows ", later, ", as this client of version ",
+      Version(), " does, found one of an older release, which says: ", status.message(),
+      "; upgrade the controller"));
 }
 
 Backoff Client::NewBackoff() const {
@@ -237,7 +271,11 @@ absl::StatusOr<v1::CalibrateGpusResponse> Client::CalibrateGpus(
 
 absl::StatusOr<v1::PlanReshardResponse> Client::Plan(const v1::PlanReshardRequest& request) {
   RETURN_IF_ERROR(CheckBytes(request));
-  return Call(&Stubs::reshards, &v1::ReshardService::Stub::PlanReshard, request);
+  v1::PlanReshardRequest named;
+  absl::StatusOr<v1::PlanReshardResponse> response =
+      Call(&Stubs::reshards, &v1::ReshardService::Stub::PlanReshard, WithStrategy(request, named));
+  if (response.ok()) return response;
+  return ExplainRefusal(response.status(), LaterThings(request.spec()));
 }
 
 FollowerOptions Client::OptionsFor(absl::string_view noun) const {
@@ -271,19 +309,26 @@ absl::StatusOr<v1::Operation> Client::FollowOperation(const v1::ExecuteReshardRe
 absl::StatusOr<v1::Operation> Client::Execute(const v1::ExecuteReshardRequest& request,
                                               OnChange on_change) {
   RETURN_IF_ERROR(CheckBytes(request));
-  return FollowOperation(&request, "", on_change);
+  v1::ExecuteReshardRequest named;
+  absl::StatusOr<v1::Operation> operation =
+      FollowOperation(&WithStrategy(request, named), "", on_change);
+  if (operation.ok()) return operation;
+  return ExplainRefusal(operation.status(), LaterThings(request.spec()));
 }
 
 absl::StatusOr<v1::Operation> Client::Start(const v1::ExecuteReshardRequest& request) {
   RETURN_IF_ERROR(CheckBytes(request));
+  v1::ExecuteReshardRequest named;
+  const v1::ExecuteReshardRequest& sent = WithStrategy(request, named);
   absl::StatusOr<v1::ExecuteReshardResponse> first;
   // Made again it is the same operation, by its request id.
-  RETURN_IF_ERROR(Retry([&](Stubs& stubs) {
+  const absl::Status status = Retry([&](Stubs& stubs) {
     grpc::ClientContext context;
     SetDeadline(context, options_.call_timeout);
-    first = ReadFirst(context, stubs.reshards->ExecuteReshard(&context, request));
+    first = ReadFirst(context, stubs.reshards->ExecuteReshard(&context, sent));
     return first.status();
-  }));
+  });
+  if (!status.ok()) return ExplainRefusal(status, LaterThings(request.spec()));
   return std::move(*first->mutable_operation());
 }
 

@@ -183,6 +183,9 @@ class Client {
 
   // What to answer for the status of one attempt.
   absl::Status Explain(const absl::Status& status) const;
+  // The same of a request that may have been refused since the controller is of a release before
+  // `later`, e.g. "redistributions"; empty: everything in it is known to all.
+  absl::Status ExplainRefusal(const absl::Status& status, absl::string_view later);
   // Runs `attempt` once, and again while it is Unavailable and there is time.
   absl::Status Retry(absl::FunctionRef<absl::Status(Stubs&)> attempt) const;
   template <typename Stub, typename Request, typename Response>

@@ -12,6 +12,15 @@
 #include <grpcpp/client_context.h>
 
 namespace crossmesh {
+namespace {
+
+// What of it came after the first release; empty: nothing.
+template <typename Request>
+absl::string_view LaterKindOf(const Request& request) {
+  return request.has_inline_layers() ? "layer programs" : "";
+}
+
+}  // namespace
 
 absl::StatusOr<int64_t> Client::CreatePipeline(const v1::PipelineSpec& pipeline) {
   v1::CreatePipelineRequest request;
@@ -40,9 +49,10 @@ absl::Status Client::DeletePipeline(const std::string& name) {
 }
 
 absl::StatusOr<v1::PipelinePlan> Client::PlanPipeline(const v1::PlanPipelineRequest& request) {
-  ASSIGN_OR_RETURN(auto response,
-                   Call(&Stubs::pipelines, &v1::PipelineService::Stub::PlanPipeline, request));
-  return std::move(*response.mutable_plan());
+  absl::StatusOr<v1::PlanPipelineResponse> response =
+      Call(&Stubs::pipelines, &v1::PipelineService::Stub::PlanPipeline, request);
+  if (!response.ok()) return ExplainRefusal(response.status(), LaterKindOf(request));
+  return std::move(*response->mutable_plan());
 }
 
 absl::StatusOr<v1::PipelineRun> Client::FollowPipelineRun(const v1::StartPipelineRequest* request,
@@ -68,7 +78,9 @@ absl::StatusOr<v1::PipelineRun> Client::FollowPipelineRun(const v1::StartPipelin
 
 absl::StatusOr<v1::PipelineRun> Client::StartPipeline(const v1::StartPipelineRequest& request,
                                                       OnRunChange on_change) {
-  return FollowPipelineRun(&request, "", on_change);
+  absl::StatusOr<v1::PipelineRun> run = FollowPipelineRun(&request, "", on_change);
+  if (run.ok()) return run;
+  return ExplainRefusal(run.status(), LaterKindOf(request));
 }
 
 absl::StatusOr<v1::PipelineRun> Client::WatchPipelineRun(const std::string& id,

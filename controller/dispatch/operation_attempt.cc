@@ -1,23 +1,41 @@
 #include "controller/dispatch/operation_attempt.h"
 
 #include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "common/wire/session_protocol.h"
+#include "controller/membership/worker_protocol.h"
 
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
+#include <absl/strings/string_view.h>
 
 namespace crossmesh {
-void OperationAttempt::SetWorkers(std::vector<WorkerRecord> owners) {
+namespace {
+
+// What of the plan came with kCoursesProtocol; empty: nothing.
+absl::string_view LaterThings(const Plan& plan) {
+  if (plan.has_courses()) return "redistributions by steps";
+  if (plan.spec().m2n) return "NCCL M2N";
+  return plan.spec().over_gpus.empty() ? "" : "GPUs beside host memory";
+}
+
+}  // namespace
+
+absl::Status OperationAttempt::SetWorkers(std::vector<WorkerRecord> owners) {
   workers = std::move(owners);
   devices.clear();
+  const absl::string_view later = LaterThings(planned->plan());
   for (const WorkerRecord& worker : workers) {
     std::vector<DeviceId>& owned = devices.emplace_back();
     for (const DeviceId& device : worker.devices) {
       if (planned->tensors().FindDevice(device).has_value()) owned.push_back(device);
     }
+    if (!later.empty()) RETURN_IF_ERROR(CheckSpeaks(worker, kCoursesProtocol, later));
   }
+  return absl::OkStatus();
 }
 
 // Workers that move bytes take part, and those whose storage changes hands at the commit.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <absl/container/btree_map.h>
+#include <absl/status/status.h>
 #include <absl/time/time.h>
 
 namespace crossmesh {
@@ -22,8 +23,9 @@ namespace crossmesh {
 // A planning of what remains of an operation, the workers that carry it out, and the tasks that it
 // became. Thread-compatible.
 struct OperationAttempt {
-  // Owners of the plan's devices, by name.
-  void SetWorkers(std::vector<WorkerRecord> owners);
+  // Owners of the plan's devices, by name. FailedPrecondition: one of a release that does not know
+  // of what the plan has.
+  absl::Status SetWorkers(std::vector<WorkerRecord> owners);
   // Once it is cut: the workers that take part, and what each is responsible for.
   std::vector<WorkerShare> MakeShares() const;
   // What all workers that take part are told: `common`, and what this attempt adds.

@@ -120,11 +120,11 @@ void RunningOperation::AssignWorkers() {
     const absl::Status& obstacle = attempt.communicators->obstacle();
     return FailPlanning(obstacle.ok() ? owners.status() : obstacle);
   }
-  attempt.SetWorkers(*std::move(owners));
+  const absl::Status assigned = attempt.SetWorkers(*std::move(owners));
+  if (!assigned.ok()) return FailPlanning(assigned);
   if (auto parts = planned.FindParts(attempt.devices)) return OnParts(std::move(parts));
-  const Plan& plan = planned.plan();
   AtPlanner<Parts>(
-      std::ssize(plan.relays()) + std::ssize(plan.hops()),
+      std::ssize(planned.plan().relays()) + std::ssize(planned.plan().hops()),
       [shared = attempt.planned, devices = attempt.devices](auto done) {
         done(shared->Cut(devices));
       },

@@ -2,8 +2,10 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/wire/session_protocol.h"
 #include "controller/dispatch/runnable_plan.h"
 #include "controller/dispatch/running_pipeline.h"
+#include "controller/membership/worker_protocol.h"
 
 #include <algorithm>
 #include <set>
@@ -116,6 +118,9 @@ absl::Status RunningPipeline::FindWorkers() {
   DevicesOfWorkers owned;
   for (const WorkerRecord& worker : workers_) {
     RETURN_IF_ERROR(CheckTakesPart(worker, wanted));
+    if (planned_->has_layers()) {
+      RETURN_IF_ERROR(CheckSpeaks(worker, kCoursesProtocol, "layer programs"));
+    }
     for (const DeviceId& device : worker.devices) {
       if (wanted.contains(device)) owned[worker.name].push_back(device);
     }

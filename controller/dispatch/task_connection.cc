@@ -1,5 +1,6 @@
 #include "controller/dispatch/task_connection.h"
 
+#include "common/base/version.h"
 #include "common/wire/status_code.h"
 #include "common/wire/worker_part_codec.h"
 
@@ -32,6 +33,18 @@ absl::Status NothingToTakeUp() {
   return absl::UnavailableError(
       "expected a task to take up, found none: the controller that began the operation ended "
       "before this worker had its task, or this worker was started again since; ask again");
+}
+
+// What a worker's refusal of an adoption means.
+absl::Status OfAdoption(const absl::Status& status) {
+  if (absl::IsNotFound(status)) return NothingToTakeUp();
+  // One of the release before knows no adoptions. It gives its task up as soon as it hears that the
+  // operation has ended.
+  if (!absl::IsInvalidArgument(status)) return status;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "expected a worker whose tasks another controller may take up, as those of version ",
+      Version(), " are, found one of an older release, which says: ", status.message(),
+      "; upgrade the worker"));
 }
 
 v1::ExecuteRequest CancelOf(const std::string& reason) {
@@ -183,8 +196,10 @@ void TaskConnection::OnCallEnded(const absl::Status& status) {
   if (acknowledged_ || let_go_) return;
   if (!accepted_ && IsRefusal(status)) {
     ended_ = true;
-    const bool is_missing = options_.adopt.has_value() && absl::IsNotFound(status);
-    Emit(TaskEnded{options_.worker, is_missing ? NothingToTakeUp() : status, {}, as_receiver_});
+    Emit(TaskEnded{options_.worker,
+                   options_.adopt.has_value() ? OfAdoption(status) : status,
+                   {},
+                   as_receiver_});
     return;
   }
   // An accepted task to which no call can attach again counts as lost with its worker.

@@ -56,6 +56,7 @@ struct WorkerRecord {
   std::string data_address;
   std::vector<std::string> data_interfaces;  // network interfaces of its data plane
   std::string version;
+  int32_t protocol = 0;                    // that this controller and it speak
   std::optional<v1::Host> described_host;  // for people, and for the network's description
   WorkerState state = WorkerState::kReady;
   bool silent = false;  // lost for want of heartbeats, while its session was open

@@ -4,7 +4,9 @@
 #include "common/mesh/mesh.h"
 #include "common/rpc/server_streams.h"
 #include "common/wire/communicator_codec.h"
+#include "common/wire/session_protocol.h"
 #include "common/wire/time_codec.h"
+#include "controller/membership/worker_protocol.h"
 #include "controller/membership/worker_registry.h"
 #include "controller/service/job_registry.h"
 #include "controller/service/paging.h"
@@ -112,6 +114,10 @@ grpc::ServerUnaryReactor* WorkerService::UndrainWorker(grpc::CallbackServerConte
                                                        const v1::UndrainWorkerRequest* request,
                                                        v1::UndrainWorkerResponse* /*response*/) {
   return Serve(context, *request, [&]() -> absl::Status {
+    const absl::StatusOr<WorkerRecord> worker = registry_.Get(request->name());
+    if (worker.ok()) {
+      RETURN_IF_ERROR(CheckSpeaks(*worker, kCoursesProtocol, "drains that are taken back"));
+    }
     RETURN_IF_ERROR(registry_.Undrain(request->name()));
     if (sessions_.TellToUndrain(request->name())) return absl::OkStatus();
     // One that comes back says that it drains, which it has to be told again then.

@@ -66,7 +66,8 @@ void WorkerSession::OnRegister(const v1::WorkerSessionRequest::Register& message
 
 absl::Status WorkerSession::Register(const v1::WorkerSessionRequest::Register& message) {
   ASSIGN_OR_RETURN(WorkerRecord record, RecordOf(message));
-  ASSIGN_OR_RETURN(const int32_t protocol, ProtocolOf(message));
+  ASSIGN_OR_RETURN(record.protocol, ProtocolOf(message));
+  const int32_t protocol = record.protocol;
   const std::string& devices = message.devices();
   RETURN_IF_ERROR(table_.CheckAdmission(record));
   // The registry first: it may refuse, and then the session before goes on.

@@ -4,6 +4,7 @@
 #include "common/mesh/mesh.h"
 #include "common/metrics/controller_metrics.h"
 #include "common/plan/tensor_table.h"
+#include "common/wire/session_protocol.h"
 #include "controller/dispatch/communicator_leases.h"
 #include "controller/dispatch/job_sink.h"
 #include "controller/dispatch/start_gate.h"
@@ -124,7 +125,9 @@ class DispatchFixture : public ::testing::Test, public NoNews {
                         .incarnation = incarnation,
                         .devices = {{host, 0}},
                         .execution_address = absl::StrCat("at-", host),
-                        .data_address = absl::StrCat("data-", host, incarnation)};
+                        .data_address = absl::StrCat("data-", host, incarnation),
+                        .version = "7.8.9",
+                        .protocol = protocol_};
     if (gpu_process.has_value()) {
       record.gpus = {{{host, 0}, {absl::StrCat("GPU-", host), *gpu_process}}};
     }
@@ -156,7 +159,8 @@ class DispatchFixture : public ::testing::Test, public NoNews {
   ManualPlanningQueue planners_;
   StartGate gate_{queue_};
   WorkerRegistry registry_{{}, clock_, *this};
-  std::map<std::string, uint64_t> sessions_;  // the latest, by host
+  std::map<std::string, uint64_t> sessions_;     // the latest, by host
+  int32_t protocol_ = kSessionProtocols.newest;  // of workers that join
   FakeCommunicatorGateway communicator_gateway_;
   ControllerMetrics metrics_;
   // Room for two communicators on a GPU.
