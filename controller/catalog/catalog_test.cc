@@ -99,7 +99,6 @@ TEST_F(CatalogTest, DeletesOnlyTheRevisionThatWasMeant) {
   EXPECT_THAT(catalog_.meshes.Delete("a", 0), StatusIs(absl::StatusCode::kNotFound));
 }
 
-// A table of strings, of which three may be kept, in 200 bytes: each takes twice its length.
 // After whose next read of an object something happens, before anybody has what was read.
 class InterruptedStore final : public ForwardingStore {
  public:
@@ -128,6 +127,7 @@ TEST_F(CatalogTest, AnObjectThatIsDeletedWhileItIsReadTakesNoMemory) {
   EXPECT_EQ(other.meshes.size(), 0);
 }
 
+// A table of strings, of which three may be kept, in 200 bytes: each takes twice its length.
 class BoundedTableTest : public testing::Test {
  protected:
   MemoryStore store_;
