@@ -288,6 +288,21 @@ TEST_F(ControllerTest, AWorkerHearsThatItDrainsNoMoreAndIsListedSoOnceItSaysSo) 
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("w-none")));
 }
 
+// It would hear nothing of it, and stay as it is.
+TEST_F(ControllerTest, ADrainOfAnOlderWorkerIsNotTakenBack) {
+  v1::WorkerSessionRequest older = RegistrationOf("unix:/first.sock", 7);
+  older.mutable_register_()->set_protocol(kSessionProtocols.oldest);
+  older.mutable_register_()->set_version("7.8.9");
+  RawSession session(*sessions_);
+  ASSERT_OK(session.Say(older));
+  v1::UndrainWorkerRequest undrain;
+  undrain.set_name("w-a");
+  EXPECT_THAT(Call(*sessions_, &v1::WorkerService::Stub::UndrainWorker, undrain),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("worker w-a"), HasSubstr("7.8.9"),
+                             HasSubstr(absl::StrCat("version ", Version())))));
+}
+
 TEST_F(ControllerTest, WhenTooManyRegisterAtOnceTheRestAreToldWhenToComeAgain) {
   controller_.reset();
   ASSERT_OK_AND_ASSIGN(controller_, Controller::Create({.listen = {address_},

@@ -126,6 +126,16 @@ TEST_F(ResumptionTest, ATaskThatWasNeverStartedFailsItsReplica) {
   EXPECT_THAT(ErrorOf(Seen("op-1")), StatusIs(absl::StatusCode::kUnavailable));
 }
 
+TEST_F(ResumptionTest, WorkersOfTheReleaseBeforeFailItWithTheReason) {
+  Start(Request("op-1"));
+  TakeUp("op-1");
+  for (const auto& [host, devices] : destinations_) {
+    Refuse(host, absl::InvalidArgumentError("execute: expected start, found message 0"));
+  }
+  EXPECT_THAT(ErrorOf(Seen("op-1")), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                              HasSubstr("found one of an older release")));
+}
+
 TEST_F(ResumptionTest, WhereNoTaskWasStartedItMayBeAskedForAgain) {
   Start(Request("op-1"));
   TakeUp("op-1");
