@@ -182,7 +182,7 @@ LiveCluster::Options ThreeWorkersWithGpus() {
   setenv("CROSSMESH_STANDIN_KERNELS", StandInKernelsPath().c_str(), 1);
   for (size_t number = 0; number < options.workers.size(); ++number) {
     const std::string& worker = options.workers[number];
-    options.flags_of_worker[worker] = {"--gpu", absl::StrCat(worker, ".1=", StandInUuid(number))};
+    options.flags_of_daemon[worker] = {"--gpu", absl::StrCat(worker, ".1=", StandInUuid(number))};
   }
   return options;
 }

@@ -102,7 +102,7 @@ class GpuFixture : public testing::Test {
                                                      StandInNcclPath(), "--m2n-library", m2n}};
     for (int number = 0; number < kGpus; ++number) {
       const std::string worker = absl::StrCat("node-", number / 2);
-      std::vector<std::string>& flags = options.flags_of_worker[worker];
+      std::vector<std::string>& flags = options.flags_of_daemon[worker];
       flags.push_back("--gpu");
       flags.push_back(absl::StrCat(worker, ".", number % 2 + 1, "=", StandInUuid(number)));
     }

@@ -3,9 +3,6 @@
 #include "client/client.h"
 #include "common/base/clock.h"
 #include "common/base/thread.h"
-#include "common/rpc/channel.h"
-#include "common/rpc/health_check.h"
-#include "common/rpc/not_leader.h"
 #include "common/testing/child_process.h"
 #include "common/testing/paths.h"
 #include "common/testing/patience.h"
@@ -47,15 +44,6 @@ class StandbyTest : public testing::Test {
                          LiveCluster::Start({.workers = {"node-0", "node-1", "node-2"},
                                              .controller_flags = {"--etcd", etcd_.endpoint()},
                                              .controllers = {"first", "second"}}));
-  }
-  std::string AddressOf(const std::string& controller) const {
-    return absl::StrCat("unix:", cluster_->PathOf(controller + ".sock"));
-  }
-  // That of one controller, and of no other.
-  static absl::StatusOr<bool> Leads(const std::string& address) {
-    absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = BuildRpcChannel({.address = address});
-    if (!channel.ok()) return channel.status();
-    return IsServing(*channel, kLeaderService, absl::Seconds(5));
   }
   std::string ListWorkersByCommand() const {
     const std::string log = cluster_->PathOf("list.log");
@@ -116,10 +104,10 @@ INSTANTIATE_TEST_SUITE_P(Signals, LeaderTest, testing::Values(SIGKILL, SIGSTOP),
                          [](const auto& info) { return info.param == SIGKILL ? "Kill" : "Stop"; });
 
 TEST_F(StandbyTest, OneThatStandsBySaysSoAndNamesTheLeader) {
-  const std::string standby = AddressOf("second");
-  for (const Patience patience; !Leads(standby).ok();) patience.Check();
-  EXPECT_THAT(Leads(standby), IsOkAndHolds(false));
-  EXPECT_THAT(Leads(AddressOf("first")), IsOkAndHolds(true));
+  const std::string standby = cluster_->AddressOf("second");
+  for (const Patience patience; !cluster_->Leads("second").ok();) patience.Check();
+  EXPECT_THAT(cluster_->Leads("second"), IsOkAndHolds(false));
+  EXPECT_THAT(cluster_->Leads("first"), IsOkAndHolds(true));
   const auto stands_by = [&] {
     const absl::StatusOr<v1::Controller> controller = cluster_->client().GetController();
     return controller.ok() && controller->standbys_size() == 1 &&
@@ -137,19 +125,19 @@ TEST_F(StandbyTest, OneThatStandsBySaysSoAndNamesTheLeader) {
 }
 
 TEST_F(StandbyTest, AFormerLeaderThatGoesOnAnswersNothingOfItsOwn) {
-  ASSERT_OK_AND_ASSIGN(Client other, Client::Connect(AddressOf("second"), {}));
+  ASSERT_OK_AND_ASSIGN(Client other, Client::Connect(cluster_->AddressOf("second"), {}));
   // Connected before: what it asks then lies at the former leader when that goes on, which must not
   // answer it from what it knew, before it can know anything else.
   constexpr int kClients = 8;
   std::vector<Client> clients;
   for (int i = 0; i < kClients; ++i) {
-    ASSERT_OK_AND_ASSIGN(Client client, Client::Connect(AddressOf("first"), {}));
+    ASSERT_OK_AND_ASSIGN(Client client, Client::Connect(cluster_->AddressOf("first"), {}));
     clients.push_back(std::move(client));
     ASSERT_OK(clients.back().ListMeshes().status());
   }
   cluster_->Signal("first", SIGSTOP);
   ASSERT_TRUE(WaitUntil(kArrivalMax, [&] {
-    const absl::StatusOr<bool> leads = Leads(AddressOf("second"));
+    const absl::StatusOr<bool> leads = cluster_->Leads("second");
     return leads.ok() && *leads;
   }));
   v1::Mesh mesh;

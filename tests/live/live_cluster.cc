@@ -5,6 +5,9 @@
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/base/unique_fd.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/health_check.h"
+#include "common/rpc/not_leader.h"
 #include "common/testing/paths.h"
 #include "common/testing/send_signal.h"
 
@@ -127,6 +130,9 @@ absl::Status LiveCluster::LaunchDaemon(const std::string& program, const std::st
                                        std::vector<std::string> arguments) {
   std::error_code error;
   fs::remove(PathOf(name + ".ready"), error);
+  if (const auto own = options_.flags_of_daemon.find(name); own != options_.flags_of_daemon.end()) {
+    arguments.insert(arguments.end(), own->second.begin(), own->second.end());
+  }
   arguments.insert(arguments.end(),
                    {"--ready-file", PathOf(name + ".ready"), "--metrics-listen", "127.0.0.1:0"});
   ASSIGN_OR_RETURN(ChildProcess process, ChildProcess::Start({.program = ProgramPath(program),
@@ -167,9 +173,6 @@ absl::Status LiveCluster::StartWorker(const std::string& name) {
                                     "--memory-socket", PathOf(name + ".memory"),
                                     "--drain-timeout", "1"};
   flags.insert(flags.end(), options_.worker_flags.begin(), options_.worker_flags.end());
-  if (const auto own = options_.flags_of_worker.find(name); own != options_.flags_of_worker.end()) {
-    flags.insert(flags.end(), own->second.begin(), own->second.end());
-  }
   return StartDaemon("crossmesh-worker", name, std::move(flags));
 }
 
@@ -201,6 +204,12 @@ absl::StatusOr<nlohmann::json> LiveCluster::Ready(const std::string& name) const
   nlohmann::json ready = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!ready.is_object()) return absl::InternalError(absl::StrCat(name, ".ready: ", text));
   return ready;
+}
+
+absl::StatusOr<bool> LiveCluster::Leads(const std::string& controller) const {
+  ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
+                   BuildRpcChannel({.address = AddressOf(controller)}));
+  return IsServing(channel, kLeaderService, absl::Seconds(5));
 }
 
 absl::StatusOr<v1::Worker> LiveCluster::GetWorker(const std::string& name) {

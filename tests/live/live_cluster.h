@@ -39,8 +39,9 @@ class LiveCluster {
   struct Options {
     std::vector<std::string> workers;
     std::vector<std::string> worker_flags;
-    std::map<std::string, std::vector<std::string>> flags_of_worker = {};  // beside those, by name
     std::vector<std::string> controller_flags;
+    // Beside those, by the daemon's name.
+    std::map<std::string, std::vector<std::string>> flags_of_daemon = {};
     // With flags that name an etcd, more than one: the first leads at first.
     std::vector<std::string> controllers = {kController};
   };
@@ -56,6 +57,8 @@ class LiveCluster {
   const std::string& folder() const { return folder_.path(); }
   // Those of all controllers, with commas.
   std::string controller_address() const;
+  // That of one of them.
+  std::string AddressOf(const std::string& controller) const;
   std::string PathOf(const std::string& file) const { return folder_.PathOf(file); }
 
   // Of a worker, or of a controller. One that stands by is started when its process is.
@@ -70,6 +73,8 @@ class LiveCluster {
   // What a daemon wrote into its ready file.
   absl::StatusOr<nlohmann::json> Ready(const std::string& name) const;
 
+  // Does that controller lead, or stand by? Errors: it does not answer.
+  absl::StatusOr<bool> Leads(const std::string& controller) const;
   absl::StatusOr<v1::Worker> GetWorker(const std::string& name);
   absl::Status WaitForWorker(const std::string& name, v1::WorkerState state);
   absl::Status WaitForAllWorkers();
@@ -81,7 +86,6 @@ class LiveCluster {
 
  private:
   explicit LiveCluster(Options options) : options_(std::move(options)) {}
-  std::string AddressOf(const std::string& controller) const;
   absl::Status LaunchDaemon(const std::string& program, const std::string& name,
                             std::vector<std::string> arguments);
   absl::Status StartDaemon(const std::string& program, const std::string& name,

@@ -1,12 +1,14 @@
 // Workers that are killed or stopped in the middle of an operation.
 
 #include "common/base/clock.h"
+#include "common/testing/random_cases.h"
 #include "common/testing/status_matchers.h"
 #include "tests/live/live_cluster.h"
 #include "tests/live/reshard_case.h"
 #include "tests/live/running_reshard.h"
 
 #include <csignal>
+#include <iostream>
 #include <memory>
 #include <string>
 
@@ -20,8 +22,11 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kBytes = 256 << 20;
 constexpr absl::Duration kArriveMax = absl::Seconds(30);
-// From the loss of a worker to the failure of its replica.
-constexpr absl::Duration kLossMax = absl::Seconds(2);
+// From the signal that a worker gets to the failure of its replica at a client. A machine that has
+// nothing else to do needs one second (target R9), which tests/reliability/run asks for.
+absl::Duration LossMax() {
+  return absl::Milliseconds(FromEnvironment("CROSSMESH_LOSS_MAX_MS", 2000));
+}
 
 class LossTest : public testing::Test {
  protected:
@@ -43,11 +48,13 @@ class LossTest : public testing::Test {
         << "nothing arrived at " << worker;
   }
 
-  // Waits for the failure of a replica, which must come within `limit`, for `worker`'s sake.
+  // Sends the signal, and waits for the failure of a replica, which must come within `limit`, for
+  // `worker`'s sake.
   void ExpectReplicaFails(RunningReshard& running, int replica, const std::string& worker,
-                          absl::Duration limit) {
+                          int signal, absl::Duration limit) {
     const RealClock clock;
     const absl::Duration begin = clock.Monotonic();
+    signal == SIGKILL ? cluster_->Kill(worker) : cluster_->Signal(worker, signal);
     ASSERT_OK_AND_ASSIGN(const v1::Operation operation,
                          running.WaitFor(
                              [replica](const v1::Operation& now) {
@@ -55,7 +62,10 @@ class LossTest : public testing::Test {
                                       now.replicas(replica).state() == v1::REPLICA_STATE_FAILED;
                              },
                              absl::Seconds(30)));
-    EXPECT_LE(clock.Monotonic() - begin, limit);
+    const absl::Duration took = clock.Monotonic() - begin;
+    std::cout << "the replica failed " << absl::ToInt64Milliseconds(took) << " ms after signal "
+              << signal << "\n";
+    EXPECT_LE(took, limit);
     EXPECT_THAT(operation.replicas(replica).error(), HasSubstr(worker));
   }
 
@@ -102,8 +112,7 @@ TEST_P(LostReplicaTest, FailsWithTheNameOfTheKilledWorkerAndTheOtherCommits) {
   const auto running = StartReshard();
   WaitForBytes("node-2");
   ASSERT_FALSE(running->HasEnded());
-  cluster_->Kill("node-2");
-  ExpectReplicaFails(*running, 1, "node-2", kLossMax);
+  ExpectReplicaFails(*running, 1, "node-2", SIGKILL, LossMax());
 
   ASSERT_OK_AND_ASSIGN(const v1::Operation operation, running->Result());
   EXPECT_EQ(operation.state(), v1::OPERATION_STATE_PARTIAL) << operation.ShortDebugString();
@@ -144,8 +153,7 @@ TEST_F(LossTest, AKilledSourceFailsTheOperationWithItsName) {
   const auto running = StartReshard();
   WaitForBytes("node-1");
   ASSERT_FALSE(running->HasEnded());
-  cluster_->Kill("node-0");
-  ExpectReplicaFails(*running, 0, "node-0", kLossMax);
+  ExpectReplicaFails(*running, 0, "node-0", SIGKILL, LossMax());
   ASSERT_OK_AND_ASSIGN(const v1::Operation operation, running->Result());
   EXPECT_EQ(operation.state(), v1::OPERATION_STATE_FAILED) << operation.ShortDebugString();
   EXPECT_THAT(operation.error(), HasSubstr("node-0"));
@@ -163,10 +171,9 @@ TEST_F(LossTest, AStoppedWorkerIsFoundByItsProgressAndServesAgainWhenItGoesOn) {
   const auto running = StartReshard();
   WaitForBytes("node-2");
   ASSERT_FALSE(running->HasEnded());
-  cluster_->Signal("node-2", SIGSTOP);
   // The stall limit, and as much again for workers that are slow to notice. Its connections stay
   // open, and the controller hears its silence only later.
-  ExpectReplicaFails(*running, 1, "node-2", absl::Seconds(1) + kLossMax);
+  ExpectReplicaFails(*running, 1, "node-2", SIGSTOP, absl::Seconds(1) + LossMax());
   ASSERT_OK_AND_ASSIGN(const v1::Operation operation, running->Result());
   EXPECT_EQ(operation.state(), v1::OPERATION_STATE_PARTIAL) << operation.ShortDebugString();
   EXPECT_OK(case_->Check("node-1", 1));

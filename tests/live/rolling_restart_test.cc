@@ -1,22 +1,14 @@
 // Every daemon of a cluster is restarted, one after the other, while clients go on.
 
 #include "client/client.h"
-#include "common/base/clock.h"
-#include "common/base/mutex.h"
-#include "common/base/thread.h"
-#include "common/rpc/channel.h"
-#include "common/rpc/health_check.h"
-#include "common/rpc/not_leader.h"
 #include "common/testing/patience.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 #include "controller/store/etcd/testing/etcd_process.h"
 #include "tests/live/live_cluster.h"
 #include "tests/live/reshard_case.h"
+#include "tests/live/steady_client.h"
 
-#include <algorithm>
-#include <atomic>
-#include <functional>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -37,64 +29,6 @@ using ::testing::IsEmpty;
 
 // Target P13; a hand-over, or a restart with a store, takes less than half a second.
 constexpr absl::Duration kWorstMax = absl::Seconds(2);
-
-// A client that makes one call after the other. Thread-safe.
-class SteadyClient {
- public:
-  // Gets the number of the call.
-  using Call = std::function<absl::Status(Client&, int)>;
-
-  SteadyClient(std::string addresses, Call call)
-      : addresses_(std::move(addresses)),
-        call_(std::move(call)),
-        thread_("steady", [this] { Run(); }) {}
-  ~SteadyClient() { Stop(); }
-  SteadyClient(const SteadyClient&) = delete;
-  SteadyClient& operator=(const SteadyClient&) = delete;
-
-  int done() const { return done_; }
-  // So that a call that began after this has ended.
-  void AwaitAnother() const {
-    const int before = done_;
-    for (const Patience patience; done_ < before + 2;) patience.Check();
-  }
-  void Stop() {
-    stopped_ = true;
-    thread_.Join();
-  }
-  std::vector<std::string> failures() const {
-    const MutexLock lock(mutex_);
-    return failures_;
-  }
-  absl::Duration worst() const {
-    const MutexLock lock(mutex_);
-    return worst_;
-  }
-
- private:
-  void Run() {
-    absl::StatusOr<Client> client = Client::Connect(addresses_, {});
-    for (int number = 0; !stopped_; ++number) {
-      const absl::Duration begin = clock_.Monotonic();
-      const absl::Status status = client.ok() ? call_(*client, number) : client.status();
-      const absl::Duration took = clock_.Monotonic() - begin;
-      ++done_;
-      const MutexLock lock(mutex_);
-      worst_ = std::max(worst_, took);
-      if (!status.ok()) failures_.push_back(absl::StrCat(number, ": ", status.ToString()));
-    }
-  }
-
-  const std::string addresses_;
-  const Call call_;
-  const RealClock clock_;
-  std::atomic<bool> stopped_ = false;
-  std::atomic<int> done_ = 0;
-  mutable Mutex mutex_;
-  std::vector<std::string> failures_ ABSL_GUARDED_BY(mutex_);
-  absl::Duration worst_ ABSL_GUARDED_BY(mutex_);
-  Thread thread_;  // last: it uses the others
-};
 
 v1::Mesh MeshOf(int number) {
   v1::Mesh mesh;
@@ -151,18 +85,11 @@ class RollingRestartTest : public testing::Test {
         [&spec = reshard_->spec()](Client& client, int) { return MoveOnce(client, spec); });
     operations_->AwaitAnother();
   }
-  // True when it leads, false when it stands by; else nothing answers.
-  absl::StatusOr<bool> Leads(const std::string& controller) const {
-    absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
-        BuildRpcChannel({.address = absl::StrCat("unix:", cluster_->PathOf(controller + ".sock"))});
-    if (!channel.ok()) return channel.status();
-    return IsServing(*channel, kLeaderService, absl::Seconds(5));
-  }
   void AwaitThat(const std::string& controller, bool leads) const {
     const Patience patience;
-    for (absl::StatusOr<bool> found = Leads(controller); !found.ok() || *found != leads;
+    for (absl::StatusOr<bool> found = cluster_->Leads(controller); !found.ok() || *found != leads;
          patience.Check()) {
-      found = Leads(controller);
+      found = cluster_->Leads(controller);
     }
   }
   // What is in a worker's memory ends with it, so operations end first.

@@ -72,6 +72,7 @@ class Tests:
     variable: str | None = "CROSSMESH_CASES"  # None: they are repeated
     environment: Mapping[str, str] = field(default_factory=dict)
     tells: str | None = None  # lines with this are told
+    measures: str | None = None  # "failed # ms later": of lines with this, in which # is a number, the largest is told
 
     def __call__(self, setting: Setting, length: int) -> Outcome:
         arguments = [(setting.build_dir / self.program).resolve(), f"--gtest_filter={':'.join(self.names)}"]
@@ -86,11 +87,17 @@ class Tests:
         outcome = Outcome([f"{passed} tests passed"], [f"{name} was skipped" for name in skipped])
         if self.tells is not None:
             outcome.told += [line for line in printed.text.splitlines() if self.tells in line]
+        if self.measures is not None:
+            outcome.told += self.largest(printed.text)
         if printed.failure is not None:
             outcome.failures.append(printed.failure)
         elif passed < len(self.names):
             outcome.failures.append(f"{passed} tests passed, expected at least {len(self.names)}: {self.names}")
         return outcome
+
+    def largest(self, text: str) -> list[str]:
+        found = [int(number) for number in re.findall(re.escape(self.measures).replace(r"\#", r"(\d+)"), text)]
+        return [f"{self.measures.replace('#', str(max(found)))}: the most of {len(found)}"] if found else []
 
 
 @dataclass(frozen=True)

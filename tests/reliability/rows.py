@@ -27,6 +27,9 @@ TAKEOVERS = ("LeaderElectionTest.WhenALeaderResignsTheNextOneLeadsInASecond",
              "LeaderElectionTest.WhenALeaderIsKilledTheNextOneLeadsWhenItsLeaseEnds",
              "LeaderElectionTest.ALeaderThatIsCutOffStepsDownBeforeTheNextOneLeads")
 
+CUT_OFF = ("CutOffLeaderTest.StepsDownBeforeTheNextOneLeadsWhomClientsAndWorkersFollow",)
+LOSSES = ("LossTest.AKilledSourceFailsTheOperationWithItsName",
+          "*LostReplicaTest.FailsWithTheNameOfTheKilledWorkerAndTheOtherCommits*")
 HANDOVERS = ("SeveralControllersTest.WhenTheOneThatServesIsKilledTheNextOneHasAllThatItAcknowledged",
              "SeveralControllersTest.OneThatIsStoppedForTooLongEndsWhenItGoesOn",
              "SeveralControllersTest.OneThatIsAskedToStopHandsOverInASecond")
@@ -77,9 +80,8 @@ ROWS = (
     Row("simulation", "R3, R17", 2000, "seeds", histories),
     Row("planted-bugs", "R4", 50, "seeds for each bug", planted_bugs),
     Row("worker-deaths", "R5, R9", 20, "trials",
-        Tests("tests/live/tests_live_test", ("LossTest.AKilledSourceFailsTheOperationWithItsName",
-                                             "LostReplicaTest.FailsWithTheNameOfTheKilledWorkerAndTheOtherCommits"),
-              variable=None)),
+        Tests("tests/live/tests_live_test", LOSSES, variable=None, environment={"CROSSMESH_LOSS_MAX_MS": "1000"},
+              measures="the replica failed # ms after signal 9")),
     Row("restarts", "R6", 20, "trials",
         Tests("controller/controller_test", ("ControllerRecoveryTest.AnOperationThatRanIsTakenUpWhereItRuns",
                                              "PipelineRecoveryTest.ARunGoesOnWithTheNextIteration"), variable=None)),
@@ -87,7 +89,9 @@ ROWS = (
         InTurn((Tests("controller/leadership/etcd/controller_leadership_etcd_test", TAKEOVERS,
                       variable="CROSSMESH_TAKEOVERS", environment={"CROSSMESH_LEASE_SECONDS": "5"},
                       tells="takeovers with a lease"),
-                Tests(CONTROLLERS, HANDOVERS, variable=None, tells="after the other one was")))),
+                Tests(CONTROLLERS, HANDOVERS, variable=None, tells="after the other one was"),
+                Tests(CONTROLLERS, CUT_OFF, variable=None, environment={"CROSSMESH_TAKEOVER_MAX_MS": "6000"},
+                      measures="leads # ms after the other one was cut off")))),
     Row("writers", "R8", 60, "runs",
         InTurn((Tests("controller/store/etcd/controller_store_etcd_test",
                       ("EtcdFaultTest.WhileLeadersChangeNoCommitOfASupersededEpochIsAccepted",)),

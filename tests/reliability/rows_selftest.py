@@ -66,6 +66,11 @@ class ProgramsTest(unittest.TestCase):
         outcome = self.outcome_of('echo "$2 [  PASSED  ]"; echo "[  PASSED  ] 1 test."', variable=None, tells="repeat")
         self.assertIn("--gtest_repeat=3", outcome.told[1])
 
+    def test_of_what_is_measured_the_largest_is_told(self):
+        outcome = self.outcome_of('echo "it took 7 ms."; echo "it took 12 ms."; echo "it took 9 ms."\n'
+                                  'echo "[  PASSED  ] 1 test."', measures="it took # ms")
+        self.assertEqual(outcome.told[1], "it took 12 ms: the most of 3")
+
     def test_a_test_that_fails_is_missed(self):
         self.assertIn("exit status 1", self.outcome_of('echo "[  PASSED  ] 1 test."; exit 1').failures[0])
 
