@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <optional>
@@ -57,6 +58,11 @@ absl::StatusOr<UniqueFd> ConnectTcp(const std::string& address) {
   return fd;
 }
 
+std::string TextFromEnvironment(const char* name) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? "" : text;
+}
+
 }  // namespace
 
 bool WaitUntil(absl::Duration limit, absl::FunctionRef<bool()> holds) {
@@ -68,6 +74,8 @@ bool WaitUntil(absl::Duration limit, absl::FunctionRef<bool()> holds) {
   }
   return true;
 }
+
+std::string ReleaseBefore() { return TextFromEnvironment("CROSSMESH_RELEASE_BEFORE"); }
 
 absl::StatusOr<std::string> HttpGet(const std::string& address, const std::string& path) {
   ASSIGN_OR_RETURN(const UniqueFd fd, ConnectTcp(address));
@@ -91,6 +99,12 @@ absl::StatusOr<std::string> HttpGet(const std::string& address, const std::strin
     return absl::InternalError(absl::StrCat("http://", address, path, ": ", answer));
   }
   return answer.substr(head_end + 4);
+}
+
+LiveCluster::LiveCluster(Options options) : options_(std::move(options)) {
+  const std::vector<std::string> named =
+      absl::StrSplit(TextFromEnvironment("CROSSMESH_OLD_DAEMONS"), ',', absl::SkipEmpty());
+  old_daemons_ = options_.old_daemons.value_or(std::set<std::string>(named.begin(), named.end()));
 }
 
 absl::StatusOr<std::unique_ptr<LiveCluster>> LiveCluster::Start(Options options) {
@@ -126,6 +140,10 @@ std::string LiveCluster::controller_address() const {
   return absl::StrJoin(addresses, ",");
 }
 
+std::string LiveCluster::ProgramOf(const std::string& name, const std::string& program) const {
+  return IsOld(name) ? absl::StrCat(ReleaseBefore(), "/", program) : ProgramPath(program);
+}
+
 absl::Status LiveCluster::LaunchDaemon(const std::string& program, const std::string& name,
                                        std::vector<std::string> arguments) {
   std::error_code error;
@@ -135,7 +153,7 @@ absl::Status LiveCluster::LaunchDaemon(const std::string& program, const std::st
   }
   arguments.insert(arguments.end(),
                    {"--ready-file", PathOf(name + ".ready"), "--metrics-listen", "127.0.0.1:0"});
-  ASSIGN_OR_RETURN(ChildProcess process, ChildProcess::Start({.program = ProgramPath(program),
+  ASSIGN_OR_RETURN(ChildProcess process, ChildProcess::Start({.program = ProgramOf(name, program),
                                                               .arguments = std::move(arguments),
                                                               .log_path = PathOf(name + ".log")}));
   daemons_.erase(name);

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,13 +26,18 @@ namespace crossmesh {
 // another process makes true, so there is nothing to wait on.
 bool WaitUntil(absl::Duration limit, absl::FunctionRef<bool()> holds);
 
+// The folder with the programs of the release before this one; empty: none is given.
+std::string ReleaseBefore();
+
 // The document at http://ADDRESS/PATH. Unavailable: there is no answer; Internal: not status 200.
 absl::StatusOr<std::string> HttpGet(const std::string& address, const std::string& path);
 
 // A controller and workers, the real programs, as children of this process; on Unix sockets in a
 // private folder. A worker NAME owns the device "NAME.0" and counts as a host of its own. Daemons
 // can be stopped, killed and started again under the same addresses. The destructor leaves no
-// process and no file; when the test has failed it prints the end of each log first.
+// process and no file; when the test has failed it prints the end of each log first. Programs are
+// of this build, but for daemons that CROSSMESH_OLD_DAEMONS names, "controller,node-0": theirs are
+// in the folder CROSSMESH_RELEASE_BEFORE.
 // Thread-compatible; the thread that starts daemons must outlive them.
 class LiveCluster {
  public:
@@ -44,6 +51,8 @@ class LiveCluster {
     std::map<std::string, std::vector<std::string>> flags_of_daemon = {};
     // With flags that name an etcd, more than one: the first leads at first.
     std::vector<std::string> controllers = {kController};
+    // Of the release before, in place of those that the environment names.
+    std::optional<std::set<std::string>> old_daemons = std::nullopt;
   };
 
   // Returns when all workers have joined.
@@ -64,6 +73,9 @@ class LiveCluster {
   // Of a worker, or of a controller. One that stands by is started when its process is.
   absl::Status StartController(const std::string& name = kController);
   absl::Status StartWorker(const std::string& name);
+  // Its next start is of this build.
+  void Upgrade(const std::string& name) { old_daemons_.erase(name); }
+  bool IsOld(const std::string& name) const { return old_daemons_.contains(name); }
   // SIGSTOP: returns when the process has stopped.
   void Signal(const std::string& name, int signal);
   // Ends it by SIGKILL and waits for that.
@@ -85,7 +97,8 @@ class LiveCluster {
                                 const std::string& label = "") const;
 
  private:
-  explicit LiveCluster(Options options) : options_(std::move(options)) {}
+  explicit LiveCluster(Options options);
+  std::string ProgramOf(const std::string& name, const std::string& program) const;
   absl::Status LaunchDaemon(const std::string& program, const std::string& name,
                             std::vector<std::string> arguments);
   absl::Status StartDaemon(const std::string& program, const std::string& name,
@@ -94,6 +107,7 @@ class LiveCluster {
 
   const Options options_;
   const TemporaryFolder folder_;
+  std::set<std::string> old_daemons_;
   std::unique_ptr<Client> client_;
   std::map<std::string, ChildProcess> daemons_;
 };

@@ -19,6 +19,7 @@ class Setting:
     seed: int
     end: float  # by the monotonic clock: nothing runs longer
     writes: bool = False  # pages
+    release_before: pathlib.Path | None = None  # the folder with its programs
 
 
 @dataclass
@@ -73,6 +74,7 @@ class Tests:
     environment: Mapping[str, str] = field(default_factory=dict)
     tells: str | None = None  # lines with this are told
     measures: str | None = None  # "failed # ms later": of lines with this, in which # is a number, the largest is told
+    setting: str = ""  # in which they run, where that is not always the same
 
     def __call__(self, setting: Setting, length: int) -> Outcome:
         arguments = [(setting.build_dir / self.program).resolve(), f"--gtest_filter={':'.join(self.names)}"]
@@ -81,10 +83,12 @@ class Tests:
             arguments.append(f"--gtest_repeat={length}")
         else:
             environment[self.variable] = str(length)
-        printed = execute(setting, f"{self.program.rpartition('/')[2]} {self.names[0]}", arguments, environment)
+        name = f"{self.program.rpartition('/')[2]} {self.names[0]} {self.setting}".strip()
+        printed = execute(setting, name, arguments, environment)
         passed = sum(int(count) for count in re.findall(r"^\[  PASSED  \] (\d+) test", printed.text, re.MULTILINE))
         skipped = re.findall(r"^\[  SKIPPED \] (\S+) \(", printed.text, re.MULTILINE)
-        outcome = Outcome([f"{passed} tests passed"], [f"{name} was skipped" for name in skipped])
+        where = f"{self.setting}: " if self.setting else ""
+        outcome = Outcome([f"{where}{passed} tests passed"], [f"{where}{name} was skipped" for name in skipped])
         if self.tells is not None:
             outcome.told += [line for line in printed.text.splitlines() if self.tells in line]
         if self.measures is not None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from programs import Benchmark, Figure, InTurn, Run, Script, Setting, Tests
 from random_kills import random_kills
 from simulation import histories, planted_bugs
+from skew import Skew
 from soak import soak
 
 
@@ -107,6 +108,7 @@ ROWS = (
     Row("rolling-restarts", "P13", 3, "times",
         Tests(CONTROLLERS, ("RollingRestartTest.OfTwoControllersAndTheWorkersNoCallFails",
                             "RollingRestartTest.OfAControllerWithAStoreNoCallFails"), variable=None)),
+    Row("skew", "P14", 1, "time", Skew()),
     Row("service", "R18, L4, L7", 60, "seconds of each load", SERVICE),
     Row("sessions", "L8", 60, "seconds of heartbeats", InTurn((HEARTBEATS, RETURN))),
     Row("objects", "L3, L9", 100_000, "objects", OBJECTS),

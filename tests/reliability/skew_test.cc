@@ -1,0 +1,208 @@
+// Daemons and command lines of the release before beside those of this one. Which daemons are old
+// says the environment (tests/live/live_cluster.h).
+
+#include "client/cli/testing/program_run.h"
+#include "client/client.h"
+#include "client/outcome.h"
+#include "common/base/version.h"
+#include "common/testing/status_matchers.h"
+#include "planner/layers/layer_program_codec.h"
+#include "tests/live/live_cluster.h"
+#include "tests/live/reshard_case.h"
+#include "tests/live/running_reshard.h"
+#include "tests/reliability/load_cases.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::Matcher;
+
+// Of the release before.
+constexpr const char* kStrategies[] = {
+    "relay",           "send_recv",      "local_all_gather", "global_all_gather",
+    "broadcast_naive", "broadcast_size", "broadcast_greedy", "broadcast_search"};
+
+// A sum over two devices, that a third op waits for.
+v1::StartPipelineRequest SumOfTwo() {
+  LayerProgram program;
+  program.ranks.push_back(
+      {.mesh = std::make_shared<const Mesh>(*ParseMesh("x=2 on node-0.0,node-1.0"))});
+  program.ops = {{.name = "layer0.forward", .seconds = 0.01}, {.name = "layer0.update"}};
+  const Layout whole = *ParseLayout("[-]");
+  program.transfers.push_back(
+      {.name = "sum",
+       .tensors = {{.tensor = {.name = "sum", .shape = Shape::Create({{4096}}).value()},
+                    .source = whole,
+                    .destination = whole}},
+       .partial = {"x"},
+       .messages = {{.producer = 0, .consumer = 1}}});
+  v1::StartPipelineRequest start;
+  *start.mutable_inline_layers() = ToProto(program);
+  start.set_request_id(NewRequestId());
+  start.set_rehearsal(true);
+  start.set_iterations(2);
+  return start;
+}
+
+class SkewTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (ReleaseBefore().empty()) GTEST_SKIP() << "no release before: tests/reliability/run has it";
+    ASSERT_OK_AND_ASSIGN(cluster_, LiveCluster::Start({.workers = {"node-0", "node-1", "node-2"}}));
+  }
+
+  bool HasOldController() const { return cluster_->IsOld(LiveCluster::kController); }
+  // Of those of these names, the first.
+  std::string OldOf(const std::vector<std::string>& workers) const {
+    const auto old =
+        std::ranges::find_if(workers, [this](const auto& name) { return cluster_->IsOld(name); });
+    return old == workers.end() ? "" : *old;
+  }
+  // With the worker's name and both versions; of an old controller, which tells clients of no
+  // version, with this one's.
+  Matcher<const std::string&> IsRefusedFor(const std::string& worker) {
+    if (HasOldController()) {
+      return AllOf(HasSubstr("controller unix:"), HasSubstr(std::string(Version())),
+                   HasSubstr("older release"));
+    }
+    const absl::StatusOr<v1::Worker> found = cluster_->GetWorker(worker);
+    EXPECT_OK(found.status());
+    return AllOf(HasSubstr(worker), HasSubstr(std::string(Version())), HasSubstr(found->version()));
+  }
+  ProgramResult OldCrossmesh(const std::string& arguments) const {
+    return RunShell(absl::StrCat("'", ReleaseBefore(), "/crossmesh' ", arguments));
+  }
+  std::string AtController(const std::string& command) const {
+    return absl::StrCat(command, " --controller ", cluster_->controller_address());
+  }
+
+  std::unique_ptr<LiveCluster> cluster_;
+};
+
+TEST_F(SkewTest, EveryWorkerJoinsAndIsListedWithItsVersion) {
+  ASSERT_OK_AND_ASSIGN(const std::vector<v1::Worker> workers, cluster_->client().ListWorkers());
+  for (const v1::Worker& worker : workers) {
+    EXPECT_EQ(worker.version() != Version(), cluster_->IsOld(worker.name())) << worker.name();
+  }
+}
+
+TEST_F(SkewTest, EveryStrategyMovesTheBytesByShadowAndInPlace) {
+  for (const v1::BindingMode binding : {v1::BINDING_MODE_SHADOW, v1::BINDING_MODE_IN_PLACE}) {
+    ReshardOptions options = BetweenStoragesOf(absl::StrCat("mode-", binding), TensorsOf(4 << 20));
+    options.binding = binding;
+    ASSERT_OK_AND_ASSIGN(const auto reshard, ReshardCase::Create(options, *cluster_));
+    uint8_t version = 1;
+    for (const char* strategy : kStrategies) {
+      ASSERT_OK(reshard->FillSource(++version));
+      reshard->spec().set_strategy(strategy);
+      ASSERT_OK_AND_ASSIGN(const v1::Operation operation,
+                           Execute(cluster_->controller_address(), reshard->spec()));
+      EXPECT_OK(OutcomeOf(operation)) << strategy;
+      EXPECT_OK(reshard->CheckAll(version)) << strategy;
+    }
+  }
+}
+
+// What is refused leaves no trace, and what is asked for next runs.
+TEST_F(SkewTest, ARedistributionMakesItsSumsOrIsRefused) {
+  ASSERT_OK_AND_ASSIGN(const auto sums, ReshardCase::Create(SumsOf("sums", 768), *cluster_));
+  const absl::StatusOr<v1::Operation> operation =
+      Execute(cluster_->controller_address(), sums->spec());
+  const absl::Status outcome = operation.ok() ? OutcomeOf(*operation) : operation.status();
+  const std::string old = OldOf(cluster_->workers());
+  if (old.empty() && !HasOldController()) {
+    EXPECT_OK(outcome);
+    EXPECT_OK(sums->CheckAll(1));
+  } else {
+    EXPECT_THAT(std::string(outcome.message()), IsRefusedFor(old));
+    EXPECT_OK(sums->CheckAll(0));
+  }
+  ASSERT_OK_AND_ASSIGN(
+      const auto reshard,
+      ReshardCase::Create(BetweenStoragesOf("next", TensorsOf(1 << 20)), *cluster_));
+  ASSERT_OK_AND_ASSIGN(const v1::Operation next,
+                       Execute(cluster_->controller_address(), reshard->spec()));
+  EXPECT_OK(OutcomeOf(next));
+  EXPECT_OK(reshard->CheckAll(1));
+}
+
+TEST_F(SkewTest, ALayerProgramRunsOrIsRefused) {
+  const absl::StatusOr<v1::PipelineRun> run =
+      cluster_->client().StartPipeline(SumOfTwo(), [](const v1::PipelineRun&) {});
+  const absl::Status outcome = run.ok() ? OutcomeOf(*run) : run.status();
+  const std::string old = OldOf({"node-0", "node-1"});
+  if (old.empty() && !HasOldController()) {
+    EXPECT_OK(outcome);
+  } else {
+    EXPECT_THAT(std::string(outcome.message()), IsRefusedFor(old));
+  }
+}
+
+TEST_F(SkewTest, ADrainIsTakenBackOrThatIsRefused) {
+  ASSERT_OK(cluster_->client().DrainWorker("node-1"));
+  ASSERT_OK(cluster_->WaitForWorker("node-1", v1::WORKER_STATE_DRAINING));
+  const absl::Status taken_back = cluster_->client().UndrainWorker("node-1");
+  if (!cluster_->IsOld("node-1") && !HasOldController()) {
+    EXPECT_OK(taken_back);
+    EXPECT_OK(cluster_->WaitForAllWorkers());
+  } else {
+    EXPECT_THAT(std::string(taken_back.message()), IsRefusedFor("node-1"));
+  }
+}
+
+// Each makes, lists, moves and follows; the old one's words of what it finds are those that it has.
+TEST_F(SkewTest, CommandsOfBothReleasesWork) {
+  ASSERT_OK_AND_ASSIGN(
+      const auto reshard,
+      ReshardCase::Create(BetweenStoragesOf("moved", TensorsOf(1 << 20)), *cluster_));
+  const auto run_all = [&](const std::string& name, auto run) {
+    const std::string storages = "--source-storage moved-from --destination-storage moved-to ";
+    for (const std::string& command :
+         {absl::StrCat("mesh create ", name, " --axes x=1 --devices node-0.0"),
+          absl::StrCat("mesh list"), absl::StrCat("manifest create ", name, " examples/gpt2.json"),
+          absl::StrCat("manifest list"), absl::StrCat("worker list"),
+          absl::StrCat("worker list --json"), absl::StrCat("network show"),
+          absl::StrCat("operation list"), absl::StrCat("pipeline runs"),
+          absl::StrCat("plan --manifest ", name, " --source 'on node-0.0' --source-layout '[...]' ",
+                       "--destination 'on node-1.0' --destination-layout '[...]'"),
+          absl::StrCat("mesh delete ", name), absl::StrCat("manifest delete ", name),
+          absl::StrCat("worker drain node-2"), absl::StrCat("health")}) {
+      const ProgramResult result = run(AtController(command));
+      EXPECT_EQ(result.exit_status, 0) << name << ": " << command << "\n"
+                                       << result.out << result.error;
+    }
+  };
+  run_all("new", Crossmesh);
+  run_all("old", [this](const std::string& arguments) { return OldCrossmesh(arguments); });
+}
+
+TEST_F(SkewTest, WhatAnOlderControllerLacksIsNamed) {
+  for (const char* command : {"status", "worker evict node-2"}) {
+    const ProgramResult result = Crossmesh(AtController(command));
+    if (HasOldController()) {
+      EXPECT_NE(result.exit_status, 0) << command;
+      EXPECT_THAT(result.error, IsRefusedFor("")) << command;
+    } else {
+      EXPECT_EQ(result.exit_status, 0) << command << result.error;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace crossmesh
