@@ -53,7 +53,7 @@ class RollingUpgradeTest : public testing::Test {
   // Clients ask for reshards and runs of pipelines until `upgrade` is done.
   template <typename Upgrade>
   void UnderLoad(Upgrade upgrade) {
-    const LoadEnvironment environment{*cluster_, starts_, violations_};
+    const LoadEnvironment environment{*cluster_, starts_, violations_, ended_};
     ReshardOptions in_place = BetweenStoragesOf("in-place", TensorsOf(1 << 20));
     in_place.binding = v1::BINDING_MODE_IN_PLACE;
     ReshardLoad shadow(environment, BetweenStoragesOf("reshards", TensorsOf(1 << 20)));
@@ -129,6 +129,7 @@ class RollingUpgradeTest : public testing::Test {
 
   Starts starts_;
   Violations violations_;
+  EndedOperations ended_;
   std::unique_ptr<LiveCluster> cluster_;
 };
 
