@@ -44,12 +44,13 @@ absl::StatusOr<std::unique_ptr<SqliteConnection>> SqliteConnection::Open(const O
                       options.vfs.empty() ? nullptr : options.vfs.c_str());
   if (opened != SQLITE_OK) return connection->ErrorOf(opened);
   sqlite3_busy_timeout(connection->handle_, kBusyMilliseconds);
-  sqlite3_wal_hook(connection->handle_, &RememberWalPages, &connection->wal_pages_);
   // An earlier release or a crash may have left a log that is good; only the store decides when it
   // goes, by checkpoints that it sees succeed.
   sqlite3_db_config(connection->handle_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
   sqlite3_db_config(connection->handle_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   RETURN_IF_ERROR(connection->Execute(kSettings));
+  // After the settings: that of wal_autocheckpoint takes any hook away.
+  sqlite3_wal_hook(connection->handle_, &RememberWalPages, &connection->wal_pages_);
   return connection;
 }
 

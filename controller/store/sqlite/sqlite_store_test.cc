@@ -283,6 +283,14 @@ TEST_F(SqliteStoreTest, CommitsBeyondTheirBytesAreForgotten) {
   EXPECT_OK(store->Verify());
 }
 
+TEST_F(SqliteStoreTest, TheLogIsMovedIntoTheDatabaseAsItGrows) {
+  const auto store = Open();
+  for (int i = 0; i < 2000; ++i) Put(*store, "a", std::string(1000, 'x'));
+  store->RunDue();
+  EXPECT_LT(store->stats().log_bytes, 6 << 20);
+  EXPECT_GT(store->stats().database_bytes, 1 << 20);
+}
+
 TEST_F(SqliteStoreTest, TheLogIsEmptiedByTheHour) {
   const auto store = Open();
   Put(*store, "a", "1");
