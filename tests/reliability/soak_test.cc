@@ -10,6 +10,7 @@
 #include "tests/live/live_cluster.h"
 #include "tests/reliability/cancel_load.h"
 #include "tests/reliability/held_resources.h"
+#include "tests/reliability/line.h"
 #include "tests/reliability/load_cases.h"
 #include "tests/reliability/load_client.h"
 #include "tests/reliability/pipeline_load.h"
@@ -37,6 +38,11 @@ namespace {
 
 // Of these the first third warms up.
 constexpr int kRounds = 12;
+constexpr int kWarm = kRounds / 3;
+// What is allocated may grow so fast, once the warm-up is long enough for all that is kept for a
+// time to be as much as it will be.
+constexpr double kMbAnHourMax = 1;
+constexpr absl::Duration kWarmUpMin = absl::Seconds(90);
 // What an allocator keeps of peaks; of a sanitizer's there is no bound.
 constexpr double kMemoryNoiseMb = 32;
 #if defined(__has_feature)
@@ -47,10 +53,11 @@ constexpr bool kMemorySaysNothing = false;
 
 // When clients and daemons had nothing to do.
 struct Sample {
+  int round = 0;
   absl::Duration time;
   std::map<std::string, HeldResources> held;  // by daemon
   int64_t store_bytes = 0;
-  absl::Duration p99;  // of the calls before
+  double commits_kept = 0;
 };
 
 class Soak {
@@ -75,12 +82,14 @@ class Soak {
     const absl::Duration begin = clock_.Monotonic();
     for (int round = 0; round < kRounds && !testing::Test::HasFailure(); ++round) {
       const absl::Duration end = begin + length * (round + 1) / kRounds;
-      do RunAndRest(std::min((end - clock_.Monotonic()) / 2, kBurstMax));
-      while (clock_.Monotonic() < end);
-      TakeSample(clock_.Monotonic() - begin);
+      do {
+        RunAndRest(std::min((end - clock_.Monotonic()) / 2, kBurstMax));
+        TakeSample(round, clock_.Monotonic() - begin);
+      } while (clock_.Monotonic() < end);
+      p99s_.push_back(calls_.TakeP99());
     }
     EXPECT_THAT(violations_.found(), testing::IsEmpty());
-    CheckAndTell();
+    if (!testing::Test::HasFailure()) CheckAndTell();
   }
 
  private:
@@ -106,22 +115,31 @@ class Soak {
     Pause(std::min(clock_.Monotonic() - begin, kBurstMax));
   }
 
-  void TakeSample(absl::Duration time) {
-    Sample sample{.time = time, .store_bytes = FolderBytes(store_), .p99 = calls_.TakeP99()};
+  void TakeSample(int round, absl::Duration time) {
+    Sample sample{.round = round, .time = time, .store_bytes = FolderBytes(store_)};
     std::vector<std::string> daemons = cluster_.workers();
     daemons.emplace_back(LiveCluster::kController);
     for (const std::string& daemon : daemons) {
       ASSERT_OK_AND_ASSIGN(sample.held[daemon], HeldBy(cluster_, daemon));
     }
+    ASSERT_OK_AND_ASSIGN(sample.commits_kept,
+                         cluster_.Metric(LiveCluster::kController, "crossmesh_store_commits_kept"));
     samples_.push_back(std::move(sample));
+  }
+
+  // Of some rounds; rounds follow each other.
+  std::span<const Sample> SamplesOf(int first, int end) const {
+    const auto at = [&](int round) {
+      return std::ranges::lower_bound(samples_, round, {}, &Sample::round);
+    };
+    return {at(first), at(end)};
   }
 
   // The last third beside the one before: less than one that is fewer at times, and no more than
   // one that is more at times, is no leak.
   void CheckAndTell() {
-    if (samples_.size() != kRounds) return;
-    const std::span<const Sample> middle = std::span(samples_).subspan(kRounds / 3, kRounds / 3);
-    const std::span<const Sample> last = std::span(samples_).last(kRounds / 3);
+    const std::span<const Sample> middle = SamplesOf(kWarm, 2 * kWarm);
+    const std::span<const Sample> last = SamplesOf(2 * kWarm, kRounds);
     for (const auto& [daemon, held] : samples_.back().held) {
       const auto check = [&, &of = daemon](const char* what, auto number, auto slack) {
         const auto in = [&](const Sample& sample) { return number(sample.held.at(of)); };
@@ -136,41 +154,48 @@ class Soak {
                 << check(
                        "threads", [](const HeldResources& h) { return h.threads; }, 0)
                 << check(
-                       "MB", [](const HeldResources& h) { return h.memory_mb; },
+                       "MB", [](const HeldResources& h) { return h.resident_mb; },
                        kMemorySaysNothing ? 1e9 : kMemoryNoiseMb)
-                << absl::StrFormat(", %+.2f MB an hour\n", MemorySlope(daemon));
+                << CheckAllocated(daemon) << "\n";
     }
-    std::cout << "store: bytes " << middle.front().store_bytes << " then "
+    std::cout << "samples of memory: " << SamplesOf(kWarm, kRounds).size() << "\n"
+              << "store: bytes " << middle.front().store_bytes << " then "
               << last.back().store_bytes << "\n"
-              << "p99 of calls: " << MedianP99(middle) << " then " << MedianP99(last) << "\n"
+              << "commits kept: " << middle.front().commits_kept << " then "
+              << last.back().commits_kept << "\n"
+              << "p99 of calls: " << MedianP99(kWarm, 2 * kWarm) << " then "
+              << MedianP99(2 * kWarm, kRounds) << "\n"
               << "load calls: " << calls_.Summary() << "\n";
     for (const auto& [name, load] : loads_) {
       std::cout << "load " << name << ": " << load->Summary() << "\n";
     }
   }
 
-  // Of the straight line nearest to the samples after the warm-up.
-  double MemorySlope(const std::string& daemon) const {
-    const std::span<const Sample> warm = std::span(samples_).subspan(kRounds / 3);
-    double hours = 0;
-    double megabytes = 0;
-    for (const Sample& sample : warm) {
-      hours += absl::ToDoubleHours(sample.time) / static_cast<double>(warm.size());
-      megabytes += sample.held.at(daemon).memory_mb / static_cast<double>(warm.size());
+  // What is allocated grows no faster than it may, as far as these samples can tell.
+  std::string CheckAllocated(const std::string& daemon) const {
+    std::vector<Point> allocated;
+    std::vector<Point> resident;
+    for (const Sample& sample : SamplesOf(kWarm, kRounds)) {
+      const HeldResources& held = sample.held.at(daemon);
+      const double hours = absl::ToDoubleHours(sample.time);
+      allocated.push_back({hours, held.allocated_mb});
+      resident.push_back({hours, held.resident_mb});
     }
-    double above = 0;
-    double below = 0;
-    for (const Sample& sample : warm) {
-      const double time = absl::ToDoubleHours(sample.time) - hours;
-      above += time * (sample.held.at(daemon).memory_mb - megabytes);
-      below += time * time;
+    const Slope slope = SlopeOf(allocated);
+    if (SamplesOf(kWarm, kRounds).front().time >= kWarmUpMin) {
+      EXPECT_LE(slope.value - 2 * slope.standard_error, kMbAnHourMax) << "allocated by " << daemon;
     }
-    return above / below;
+    return absl::StrCat(", allocated MB ", allocated.front().y, " then ", allocated.back().y,
+                        ", allocated an hour ", TextOf(slope), ", resident an hour ",
+                        TextOf(SlopeOf(resident)));
   }
 
-  static absl::Duration MedianP99(std::span<const Sample> samples) {
-    std::vector<absl::Duration> p99s;
-    for (const Sample& sample : samples) p99s.push_back(sample.p99);
+  static std::string TextOf(const Slope& slope) {
+    return absl::StrFormat("%+.2f +- %.2f", slope.value, slope.standard_error);
+  }
+
+  absl::Duration MedianP99(int first, int end) const {
+    std::vector<absl::Duration> p99s(p99s_.begin() + first, p99s_.begin() + end);
     std::ranges::sort(p99s);
     return p99s[p99s.size() / 2];
   }
@@ -185,6 +210,7 @@ class Soak {
   TimedCalls calls_;
   std::vector<std::pair<std::string, std::unique_ptr<Load>>> loads_;
   std::vector<Sample> samples_;
+  std::vector<absl::Duration> p99s_;  // by round
 };
 
 // CROSSMESH_SOAK_SECONDS, CROSSMESH_SEED.
@@ -194,8 +220,10 @@ TEST(SoakTest, WhatDaemonsHoldStaysAsItIs) {
   const TemporaryFolder state;
   ASSERT_OK_AND_ASSIGN(
       const auto cluster,
-      LiveCluster::Start({.workers = {"node-0", "node-1", "node-2"},
-                          .controller_flags = {"--state-dir", state.PathOf("store")}}));
+      LiveCluster::Start(
+          {.workers = {"node-0", "node-1", "node-2"},
+           // Within the warm-up they are as many as they will be.
+           .controller_flags = {"--state-dir", state.PathOf("store"), "--request-ids-for", "1m"}}));
   Soak(*cluster, state.PathOf("store"), seed)
       .Run(absl::Seconds(FromEnvironment("CROSSMESH_SOAK_SECONDS", 6)));
 }
