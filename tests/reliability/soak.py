@@ -13,7 +13,8 @@ TEXT = """# A soak
 A controller with `--state-dir` and three workers, at half load: bursts of at most two seconds, after each of which
 clients rest as long as it lasted. Clients ask for reshards, into shadows and in place; for reshards that are cancelled
 at a random moment; for redistributions that sum what three workers have; for runs of pipelines; and register, read and
-delete a mesh. The controller remembers ids of requests for a minute (`--request-ids-for 1m`), where it is a day by default.
+delete a mesh. The controller remembers ids of requests for a minute (`--request-ids-for 1m`), where it is a day by
+default.
 
 The first third of the time is for warming up. All that is kept for a time, or up to a number, is as much as it will be
 then: ids of requests, the commits and the ended operations that the store keeps. What daemons hold is read while they
@@ -33,10 +34,10 @@ Minutes: {minutes}. Violations: none.
 {daemons}
 
 Below is how memory grows after the warm-up: the slope of the line nearest to {samples} samples, and its standard error.
-The true slope is within two of these, 19 times in 20. *Allocated* is what a daemon's allocator
-has given out (`process_allocated_memory_bytes`) without plans that the controller caches
-(`crossmesh_controller_plan_cache_bytes`): each request that is cancelled asks for a new one, and they are kept up to
-512 MiB. *Resident* is what the system has given the daemon, with these plans, and what the allocator keeps for later.
+The true slope is within two of these, 19 times in 20. *Allocated* is what a daemon's allocator has given out
+(`process_allocated_memory_bytes`), without plans that the controller caches (`crossmesh_controller_plan_cache_bytes`):
+each request that is cancelled asks for a new one, and they are kept up to 512 MiB. *Resident* is what the system has
+given the daemon, with these plans, and what the allocator keeps for later.
 
 | Daemon | Allocated, MB | MB an hour | Resident, MB an hour |
 |---|---|---|---|
