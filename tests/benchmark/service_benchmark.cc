@@ -6,21 +6,21 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/mutex.h"
-#include "common/base/thread.h"
 #include "common/daemon/descriptor_limit.h"
-#include "common/mesh/manifest.h"
 #include "common/testing/temporary_folder.h"
-#include "common/wire/tensor_codec.h"
 #include "controller/controller.h"
 #include "controller/store/memory_store.h"
 #include "controller/store/sqlite/sqlite_store.h"
 #include "controller/testing/fake_worker.h"
+#include "tests/benchmark/half_to_half.h"
+#include "tests/benchmark/measure.h"
+#include "tests/benchmark/plan_load.h"
 #include "tests/benchmark/plan_overload.h"
+#include "tests/benchmark/processors.h"
 #include "tests/live/chain_pipeline.h"
+#include "tests/live/live_cluster.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -29,11 +29,10 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
-#include <absl/functional/function_ref.h>
 #include <absl/strings/str_cat.h>
-#include <absl/strings/str_join.h>
 #include <absl/time/time.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 namespace crossmesh {
 namespace {
@@ -56,20 +55,6 @@ void Print(const std::string& what, nlohmann::json figures) {
   std::fflush(stdout);
 }
 
-double SecondsOf(absl::FunctionRef<void()> work) {
-  const RealClock clock;
-  const absl::Duration begin = clock.Monotonic();
-  work();
-  return absl::ToDoubleSeconds(clock.Monotonic() - begin);
-}
-
-Manifest MatrixOf(int64_t rows) {
-  absl::StatusOr<Manifest> manifest =
-      Manifest::Create({{.name = "m", .shape = Shape::Create({{rows, 64}}).value()}});
-  CHECK_OK(manifest);
-  return *std::move(manifest);
-}
-
 nlohmann::json QuantilesOf(std::vector<double> seconds) {
   CHECK(!seconds.empty());
   std::ranges::sort(seconds);
@@ -81,10 +66,8 @@ nlohmann::json QuantilesOf(std::vector<double> seconds) {
 class Service {
  public:
   explicit Service(std::shared_ptr<MetadataStore> store, int workers) {
-    absl::StatusOr<std::unique_ptr<Controller>> controller =
-        Controller::Create({.listen = {address_, "127.0.0.1:0"},
-                            .lost_after = absl::InfiniteDuration(),
-                            .store = std::move(store)});
+    absl::StatusOr<std::unique_ptr<Controller>> controller = Controller::Create(
+        {.listen = {address_}, .lost_after = absl::InfiniteDuration(), .store = std::move(store)});
     CHECK_OK(controller);
     controller_ = *std::move(controller);
     for (int i = 0; i < workers; ++i) {
@@ -106,8 +89,6 @@ class Service {
     CHECK_OK(client);
     return *std::move(client);
   }
-  // Over TCP, where each connection is a client of its own.
-  std::string tcp_address() const { return controller_->addresses().back(); }
   const std::vector<std::string>& hosts() const { return hosts_; }
   std::vector<std::unique_ptr<FakeWorker>>& workers() { return workers_; }
 
@@ -118,29 +99,6 @@ class Service {
   std::vector<std::string> hosts_;
   std::vector<std::unique_ptr<FakeWorker>> workers_;
 };
-
-void SetSide(v1::ReshardSide& side, const std::string& axes, const std::vector<std::string>& hosts,
-             const std::string& storage) {
-  side.mutable_inline_mesh()->set_axes(axes);
-  side.mutable_inline_mesh()->set_devices(absl::StrJoin(
-      hosts, ",",
-      [](std::string* out, const std::string& host) { absl::StrAppend(out, host, ".0"); }));
-  v1::LayoutRule& rule = *side.add_rules();
-  rule.set_pattern("*");
-  rule.set_layout("[x, -]");
-  side.set_storage(storage);
-}
-
-// From the first half of the hosts to the other one, each with a part.
-v1::ReshardSpec HalfToHalf(const std::vector<std::string>& hosts) {
-  const auto half = static_cast<int64_t>(hosts.size()) / 2;
-  v1::ReshardSpec spec;
-  *spec.mutable_inline_manifest() = ToProto(MatrixOf(64 * half));
-  const std::string axes = absl::StrCat("x=", half);
-  SetSide(*spec.mutable_source(), axes, {hosts.begin(), hosts.begin() + half}, "from");
-  SetSide(*spec.mutable_destination(), axes, {hosts.begin() + half, hosts.end()}, "to");
-  return spec;
-}
 
 v1::ExecuteReshardRequest RequestOf(const v1::ReshardSpec& spec) {
   v1::ExecuteReshardRequest request;
@@ -234,116 +192,71 @@ void Dispatch(const Options& options) {
   Print("dispatch", std::move(figures));
 }
 
-// 64 slots to 64 others, of a matrix of so many rows: each number is another plan.
-v1::PlanReshardRequest PlanOf(int64_t rows) {
-  std::vector<std::string> hosts;
-  for (int i = 0; i < 128; ++i) hosts.push_back(absl::StrCat("p", i));
-  v1::PlanReshardRequest request;
-  *request.mutable_spec() = HalfToHalf(hosts);
-  *request.mutable_spec()->mutable_inline_manifest() = ToProto(MatrixOf(4096 + rows));
-  request.mutable_spec()->mutable_source()->mutable_rules(0)->set_layout("[x, -] chunk");
-  request.mutable_spec()->mutable_destination()->mutable_rules(0)->set_layout("[-, x] chunk");
-  return request;
-}
-
-// Clients that ask for plans, each for the next one as soon as it has an answer.
-class PlanLoad {
+// Loads of a controller by clients in this process, which have the other half of the processors.
+class Plans {
  public:
-  explicit PlanLoad(Service& service) : service_(service) {}
-
-  struct Outcome {
-    double per_second = 0;
-    std::vector<double> answered;  // seconds
-    std::vector<double> beside;    // of each those in which it was not planned
-  };
-  // `fresh`: every plan is a new one.
-  Outcome Run(int clients, double seconds, bool fresh) {
-    Outcome outcome;
-    Mutex mutex;
-    std::atomic<bool> stop = false;
-    {
-      std::vector<Thread> threads;
-      for (int i = 0; i < clients; ++i) {
-        threads.emplace_back("plans", [&] {
-          const Outcome mine = RunClient(stop, fresh);
-          const MutexLock lock(mutex);
-          outcome.answered.insert(outcome.answered.end(), mine.answered.begin(),
-                                  mine.answered.end());
-          outcome.beside.insert(outcome.beside.end(), mine.beside.begin(), mine.beside.end());
-        });
-      }
-      CondVar never;
-      {
-        const MutexLock lock(mutex);
-        never.WaitFor(mutex, absl::Seconds(seconds));
-      }
-      stop = true;
-    }
-    outcome.per_second = static_cast<double>(outcome.answered.size()) / seconds;
-    return outcome;
+  explicit Plans(const Options& options) : options_(options), cluster_(StartController()) {
+    RunOn(SecondHalf(), getpid());
   }
 
-  int64_t TakeNumber() { return next_++; }
+  void Run() {
+    PrintRate("cached plans", PlanLoad::Plans::kCached);
+    const double peak = PrintRate("new plans", PlanLoad::Plans::kNew);
+    // One at a time, so that none waits for another one.
+    PlanLoad::Outcome alone = load_.Run(1, options_.seconds, PlanLoad::Plans::kNew);
+    Print("one new plan, without the planner's time", QuantilesOf(std::move(alone.beside)));
+    Overload(peak);
+    const double after = load_.Run(8, options_.seconds, PlanLoad::Plans::kNew).per_second;
+    Print("after the overload", {{"per_second", after}, {"of_peak", after / peak}});
+  }
 
  private:
-  Outcome RunClient(const std::atomic<bool>& stop, bool fresh) {
-    Client client = service_.NewClient();
-    const v1::PlanReshardRequest same = PlanOf(0);
-    Outcome mine;
-    while (!stop) {
-      const v1::PlanReshardRequest request = fresh ? PlanOf(TakeNumber()) : same;
-      double planned = 0;
-      const double seconds = SecondsOf([&] {
-        const auto response = client.Plan(request);
-        CHECK_OK(response);
-        planned = response->summary().plan_seconds();
-      });
-      if (stop) break;
-      mine.answered.push_back(seconds);
-      mine.beside.push_back(seconds - planned);
-    }
-    return mine;
+  static std::unique_ptr<LiveCluster> StartController() {
+    // A child begins on the processors of its parent.
+    RunOn(FirstHalf(), getpid());
+    auto cluster = LiveCluster::Start(
+        {.controller_flags = {"--listen", "127.0.0.1:0", "--log-level", "error"}});
+    CHECK_OK(cluster);
+    return *std::move(cluster);
   }
 
-  Service& service_;
-  std::atomic<int64_t> next_ = 1;
-};
-
-// One at a time, so that none waits for another one.
-void PrintBesidePlanner(PlanLoad& load, double seconds) {
-  PlanLoad::Outcome outcome = load.Run(1, seconds, /*fresh=*/true);
-  Print("one new plan, without the planner's time", QuantilesOf(std::move(outcome.beside)));
-}
-
-void Plans(const Options& options) {
-  Service service(nullptr, 0);
-  PlanLoad load(service);
-  double peak = 0;
-  for (const bool fresh : {false, true}) {
-    load.Run(8, 1, fresh);  // to warm up
-    const PlanLoad::Outcome outcome = load.Run(8, options.seconds, fresh);
+  double PrintRate(const std::string& what, PlanLoad::Plans plans) {
+    load_.Run(8, 1, plans);  // to warm up
+    const PlanLoad::Outcome outcome = load_.Run(8, options_.seconds, plans);
     nlohmann::json figures = QuantilesOf(outcome.answered);
-    figures["per_second"] = peak = outcome.per_second;
-    Print(fresh ? "new plans" : "cached plans", std::move(figures));
+    figures["per_second"] = outcome.per_second;
+    Print(what, std::move(figures));
+    return outcome.per_second;
   }
-  PrintBesidePlanner(load, options.seconds);
-  const PlanOverload overload = {.address = service.tcp_address(),
-                                 .clients = options.clients,
-                                 .per_second = options.overload * peak,
-                                 .seconds = options.seconds};
-  const auto outcome = overload.Run([&](int64_t) { return PlanOf(load.TakeNumber()); });
-  nlohmann::json figures = {
-      {"clients", options.clients},           {"asked_per_second", overload.per_second},
-      {"per_second", outcome.per_second},     {"of_peak", outcome.per_second / peak},
-      {"sent_late_ms", outcome.latest * 1e3}, {"refused", outcome.refused.size()}};
-  if (!outcome.refused.empty()) {
-    figures["refused_after"] = QuantilesOf(outcome.refused);
-    figures["told_to_wait"] = QuantilesOf(outcome.told);
+
+  void Overload(double peak) {
+    const PlanOverload overload = {.address = TcpAddress(),
+                                   .clients = options_.clients,
+                                   .per_second = options_.overload * peak,
+                                   .seconds = options_.seconds};
+    const auto outcome = overload.Run([&](int64_t) { return NumberedPlan(load_.TakeNumber()); });
+    nlohmann::json figures = {
+        {"clients", options_.clients},          {"asked_per_second", overload.per_second},
+        {"per_second", outcome.per_second},     {"of_peak", outcome.per_second / peak},
+        {"sent_late_ms", outcome.latest * 1e3}, {"refused", outcome.refused.size()}};
+    if (!outcome.refused.empty()) {
+      figures["refused_after"] = QuantilesOf(outcome.refused);
+      figures["told_to_wait"] = QuantilesOf(outcome.told);
+    }
+    Print("overload by new plans", std::move(figures));
   }
-  Print("overload by new plans", std::move(figures));
-  const double after = load.Run(8, options.seconds, /*fresh=*/true).per_second;
-  Print("after the overload", {{"per_second", after}, {"of_peak", after / peak}});
-}
+
+  // Where each connection is a client of its own.
+  std::string TcpAddress() const {
+    const absl::StatusOr<nlohmann::json> ready = cluster_->Ready(LiveCluster::kController);
+    CHECK_OK(ready);
+    return ready->at("addresses").back().get<std::string>();
+  }
+
+  const Options options_;
+  const std::unique_ptr<LiveCluster> cluster_;
+  PlanLoad load_{cluster_->controller_address()};
+};
 
 }  // namespace
 }  // namespace crossmesh
@@ -367,5 +280,5 @@ int main(int argc, char** argv) {
   CHECK_OK(crossmesh::RaiseDescriptorLimit());
   crossmesh::CompareStores(options);
   crossmesh::Dispatch(options);
-  crossmesh::Plans(options);
+  crossmesh::Plans(options).Run();
 }

@@ -10,6 +10,7 @@
 #include "common/metrics/worker_metrics.h"
 #include "common/wire/session_protocol.h"
 #include "tests/benchmark/child_usage.h"
+#include "tests/benchmark/processors.h"
 #include "tests/live/live_cluster.h"
 #include "worker/agent/grpc_session_caller.h"
 #include "worker/agent/session_agent.h"
@@ -17,18 +18,15 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
-#include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
 #include <absl/time/time.h>
 #include <nlohmann/json.hpp>
-#include <sched.h>
 #include <sys/resource.h>
 
 namespace crossmesh {
@@ -150,19 +148,6 @@ class Fleet {
   std::vector<std::unique_ptr<SessionAgent>> agents_;
 };
 
-// All threads of a process on the first core.
-void PinToOneCore(int64_t process) {
-  cpu_set_t first;
-  CPU_ZERO(&first);
-  CPU_SET(0, &first);
-  for (const auto& entry :
-       std::filesystem::directory_iterator(absl::StrCat("/proc/", process, "/task"))) {
-    pid_t thread = 0;
-    CHECK(absl::SimpleAtoi(entry.path().filename().string(), &thread));
-    CHECK_EQ(sched_setaffinity(thread, sizeof(first), &first), 0);
-  }
-}
-
 double OwnProcessorSeconds() {
   rusage usage = {};
   CHECK_EQ(getrusage(RUSAGE_SELF, &usage), 0);
@@ -227,7 +212,7 @@ class SessionBenchmark {
     if (!options_.one_core) return;
     const absl::StatusOr<nlohmann::json> ready = cluster_.Ready(LiveCluster::kController);
     CHECK_OK(ready);
-    PinToOneCore(ready->at("pid").get<int64_t>());
+    RunOn({.count = 1}, ready->at("pid").get<pid_t>());
   }
 
   void Print(const std::string& what, nlohmann::json figures) {

@@ -1,0 +1,58 @@
+#include "tests/benchmark/half_to_half.h"
+
+#include "common/base/check.h"
+#include "common/mesh/manifest.h"
+#include "common/wire/tensor_codec.h"
+
+#include <utility>
+
+#include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+
+namespace crossmesh {
+namespace {
+
+Manifest MatrixOf(int64_t rows) {
+  absl::StatusOr<Manifest> manifest =
+      Manifest::Create({{.name = "m", .shape = Shape::Create({{rows, 64}}).value()}});
+  CHECK_OK(manifest);
+  return *std::move(manifest);
+}
+
+void SetSide(v1::ReshardSide& side, const std::string& axes, const std::vector<std::string>& hosts,
+             const std::string& storage) {
+  side.mutable_inline_mesh()->set_axes(axes);
+  side.mutable_inline_mesh()->set_devices(absl::StrJoin(
+      hosts, ",",
+      [](std::string* out, const std::string& host) { absl::StrAppend(out, host, ".0"); }));
+  v1::LayoutRule& rule = *side.add_rules();
+  rule.set_pattern("*");
+  rule.set_layout("[x, -]");
+  side.set_storage(storage);
+}
+
+}  // namespace
+
+v1::ReshardSpec HalfToHalf(const std::vector<std::string>& hosts) {
+  const auto half = static_cast<int64_t>(hosts.size()) / 2;
+  v1::ReshardSpec spec;
+  *spec.mutable_inline_manifest() = ToProto(MatrixOf(64 * half));
+  const std::string axes = absl::StrCat("x=", half);
+  SetSide(*spec.mutable_source(), axes, {hosts.begin(), hosts.begin() + half}, "from");
+  SetSide(*spec.mutable_destination(), axes, {hosts.begin() + half, hosts.end()}, "to");
+  return spec;
+}
+
+v1::PlanReshardRequest NumberedPlan(int64_t number) {
+  std::vector<std::string> hosts;
+  for (int i = 0; i < 128; ++i) hosts.push_back(absl::StrCat("p", i));
+  v1::PlanReshardRequest request;
+  *request.mutable_spec() = HalfToHalf(hosts);
+  *request.mutable_spec()->mutable_inline_manifest() = ToProto(MatrixOf(4096 + number));
+  request.mutable_spec()->mutable_source()->mutable_rules(0)->set_layout("[x, -] chunk");
+  request.mutable_spec()->mutable_destination()->mutable_rules(0)->set_layout("[-, x] chunk");
+  return request;
+}
+
+}  // namespace crossmesh

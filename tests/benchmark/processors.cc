@@ -1,0 +1,41 @@
+#include "tests/benchmark/processors.h"
+
+#include "common/base/check.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_cat.h>
+#include <sched.h>
+#include <unistd.h>
+
+namespace crossmesh {
+namespace {
+
+int ProcessorsOfMachine() { return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)); }
+
+}  // namespace
+
+Processors FirstHalf() { return {.count = std::max(ProcessorsOfMachine() / 2, 1)}; }
+
+Processors SecondHalf() {
+  const int all = ProcessorsOfMachine();
+  return {.first = all / 2, .count = all - all / 2};
+}
+
+void RunOn(Processors processors, pid_t process) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int i = 0; i < processors.count; ++i) CPU_SET(processors.first + i, &set);
+  for (const auto& entry :
+       std::filesystem::directory_iterator(absl::StrCat("/proc/", process, "/task"))) {
+    pid_t thread = 0;
+    CHECK(absl::SimpleAtoi(entry.path().filename().string(), &thread));
+    // One may have ended since it was listed.
+    CHECK(sched_setaffinity(thread, sizeof(set), &set) == 0 || errno == ESRCH) << errno;
+  }
+}
+
+}  // namespace crossmesh
