@@ -74,6 +74,9 @@ ROWS = (
     Row("store-kills", "R1", 200, "SIGKILLs and losses of power",
         Tests(STORE, ("StoreKillTest.NothingAcknowledgedIsLostWhenTheProcessIsKilled",
                       "StoreFaults.NothingAcknowledgedIsLostAndNothingIsHalfWhenThePowerGoes"))),
+    Row("crashes", "R1", 20, "short histories, each with a crash before every effect",
+        Tests("tests/simulation/tests_simulation_test", ("CrashesBeforeEffects.LoseNothingThatWasAcknowledged",),
+              variable="CROSSMESH_SIMULATION_SEEDS", tells="crashes:")),
     Row("stores", "R2", 40, "histories of each store",
         InTurn(tuple(Tests(program, CONFORMANCE)
                      for program in ("controller/store/controller_store_test", STORE,

@@ -8,8 +8,11 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <memory>
+#include <utility>
 
 #include <absl/functional/function_ref.h>
+#include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
@@ -18,6 +21,7 @@ namespace {
 constexpr int64_t kRows = 16;
 constexpr int64_t kColumns = 4;
 constexpr int64_t kTensors = 3;
+constexpr int64_t kChunkBytes = 65536;  // which staging has room for
 
 struct Texts {
   const char* source_mesh;
@@ -31,18 +35,19 @@ SampleReshard::Cut CutOf(const char* layout) {
   return {.rows = layout[1] == '-' ? 1 : 2, .columns = layout[4] == '-' ? 1 : 2};
 }
 
-SampleReshard MakeSample(int number, const Texts& texts) {
+SampleReshard MakeSample(int number, const Texts& texts, ReshardRequest asked = {}) {
   const Mesh source = *ParseMesh(texts.source_mesh);
   const Mesh destination = *ParseMesh(texts.destination_mesh);
   TensorTable::Spec spec{.sources = {{source, *ParseLayout(texts.source_layout)}},
                          .destinations = {{destination, *ParseLayout(texts.destination_layout)}},
                          .groups = {{.shape = *Shape::Create(std::vector<int64_t>{kRows, kColumns}),
                                      .type = DataType::kI32}},
-                         .group_of_tensor = std::vector<int32_t>(kTensors, 0),
-                         .replica_axes = {"replica"}};
+                         .group_of_tensor = std::vector<int32_t>(kTensors, 0)};
+  if (absl::StrContains(texts.destination_mesh, "replica")) spec.replica_axes = {"replica"};
   absl::StatusOr<TensorTable> tensors = TensorTable::Create(std::move(spec));
   CHECK_OK(tensors);
-  SampleReshard sample{.tensors = std::make_shared<const TensorTable>(*std::move(tensors)),
+  asked.tensors = std::make_shared<const TensorTable>(*std::move(tensors));
+  SampleReshard sample{.asked = std::move(asked),
                        .source_storage = absl::StrCat("source-", number),
                        .destination_storage = absl::StrCat("destination-", number)};
   sample.sources.assign(source.devices().begin(), source.devices().end());
@@ -55,9 +60,10 @@ SampleReshard MakeSample(int number, const Texts& texts) {
 StorageLayout LayoutOf(const SampleReshard& reshard, Side side, size_t device) {
   const DeviceId& id =
       side == Side::kSource ? reshard.sources[device] : reshard.destinations[device];
-  const auto& devices = reshard.tensors->devices();
+  const TensorTable& tensors = *reshard.asked.tensors;
+  const auto& devices = tensors.devices();
   const auto rank = std::ranges::find(devices, id) - devices.begin();
-  return LayOut(*reshard.tensors, side, static_cast<DeviceRank>(rank));
+  return LayOut(tensors, side, static_cast<DeviceRank>(rank));
 }
 
 // All elements that the device holds: their place in the storage and what they are in a version.
@@ -89,6 +95,17 @@ std::vector<SampleReshard> MakeSampleReshards() {
   return {MakeSample(0, {"copy=2 on a.0,b.0", "[-, -]", "replica=2 on c.0,d.0", "[-, -]"}),
           MakeSample(1, {"x=2 on a.0,b.0", "[x, -]", "replica=2,y=2 on a.1,b.1,c.0,d.0", "[y, -]"}),
           MakeSample(2, {"x=2 on c.1,d.1", "[-, x]", "replica=2 on a.1,b.1", "[-, -]"})};
+}
+
+std::vector<SampleReshard> MakeSamplesOfAllKinds() {
+  std::vector<SampleReshard> samples = MakeSampleReshards();
+  samples.push_back(MakeSample(3, {"x=2 on b.0,c.0", "[x, -]", "replica=2 on a.1,d.1", "[-, -]"},
+                               {.binding = BindingMode::kInPlace}));
+  samples.push_back(MakeSample(4, {"p=2 on a.0,c.0", "[-, -]", "p=2 on a.0,c.0", "[p, -]"},
+                               {.strategy = Strategy::kRedistribute,
+                                .chunk_bytes = kChunkBytes,
+                                .redistribution = {.source_partial = {"p"}, .reduction = "max"}}));
+  return samples;
 }
 
 int64_t StorageBytesOf(const SampleReshard& reshard, Side side, size_t device) {

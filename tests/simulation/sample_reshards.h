@@ -3,10 +3,10 @@
 #include "common/mesh/conversion.h"
 #include "common/mesh/device.h"
 #include "common/plan/tensor_table.h"
+#include "planner/reshard/plan_reshard.h"
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,7 +24,7 @@ struct SampleReshard {
     int64_t parts() const { return rows * columns; }
   };
 
-  std::shared_ptr<const TensorTable> tensors;
+  ReshardRequest asked;
   std::vector<DeviceId> sources;
   std::vector<DeviceId> destinations;
   Cut source_cut;
@@ -39,6 +39,9 @@ struct SampleReshard {
 
 // Between four workers of the hosts a to d, each of which has the devices 0 and 1.
 std::vector<SampleReshard> MakeSampleReshards();
+// These, and after them one in place, and a redistribution that reduces: the largest of equal
+// summands, so that it brings the version of all of them.
+std::vector<SampleReshard> MakeSamplesOfAllKinds();
 
 // Of what the device, by its place in `sources` or `destinations`, holds.
 int64_t StorageBytesOf(const SampleReshard& reshard, Side side, size_t device);

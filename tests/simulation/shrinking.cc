@@ -56,12 +56,20 @@ class Shrinking {
 std::string ShortestHistory(SimulationOptions options) {
   Shrinking shrinking(std::move(options));
   shrinking.Run();
-  SimulationOptions shortest = shrinking.best();
-  shortest.keeps_log = true;
-  const SimulationResult result = RunSimulation(shortest);
+  return TellHistory(shrinking.best());
+}
+
+std::string TellHistory(SimulationOptions options) {
+  options.keeps_log = true;
+  const SimulationResult result = RunSimulation(options);
   std::string text =
-      absl::StrCat("seed ", shortest.seed, ": ",
+      absl::StrCat("seed ", options.seed, ": ",
                    result.violation.value_or("nothing, when it is run again"), "\nfaults:\n");
+  if (options.crash.has_value()) {
+    absl::StrAppend(&text, "  node ", options.crash->node, " ends before its effect ",
+                    options.crash->effect,
+                    options.crash->loses_power ? ", and the power is lost\n" : "\n");
+  }
   for (const SimulatedFault& fault : result.faults)
     absl::StrAppend(&text, "  ", fault.ToString(), "\n");
   const size_t begin = result.log.size() > kLogBytesMax ? result.log.size() - kLogBytesMax : 0;

@@ -11,4 +11,7 @@ namespace crossmesh {
 // hundred simulations at most.
 std::string ShortestHistory(SimulationOptions options);
 
+// The violation of a history, its faults, and the last lines of its log.
+std::string TellHistory(SimulationOptions options);
+
 }  // namespace crossmesh

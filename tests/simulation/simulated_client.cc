@@ -12,13 +12,12 @@
 namespace crossmesh {
 namespace {
 
-constexpr absl::Duration kPauseMax = absl::Seconds(20);  // between two operations
 constexpr absl::Duration kDeadline = absl::Seconds(30);
 
 }  // namespace
 
 void SimulatedClient::Start() {
-  ports_.node.After(world().Between(absl::Seconds(1), kPauseMax), [this] { Next(); });
+  ports_.node.After(world().Between(absl::Seconds(1), habits_.pause_max), [this] { Next(); });
 }
 
 std::shared_ptr<SimulatedStream> SimulatedClient::Open(int controller, const char* label,
@@ -31,7 +30,8 @@ std::shared_ptr<SimulatedStream> SimulatedClient::Open(int controller, const cha
 }
 
 void SimulatedClient::Next() {
-  if (finishing_) return;
+  if (finishing_ || asked_ == habits_.operations) return;
+  ++asked_;
   const int64_t version = ++ports_.versions[reshard_];
   for (SimulatedWorker* worker : ports_.workers) worker->FillSource(reshard_);
   request_ = {.reshard = reshard_,
@@ -44,8 +44,9 @@ void SimulatedClient::Next() {
   world().Log(ports_.node.name(), "asks for version", absl::StrCat(version));
   Ask(controller_);
   if (world().Happens(0.1)) Ask(controller_ + 1);
-  if (world().Happens(0.15)) {
-    ports_.node.After(world().Between(absl::ZeroDuration(), absl::Seconds(3)), [this, version] {
+  if (world().Happens(habits_.cancels)) {
+    const absl::Duration after = world().Between(absl::ZeroDuration(), habits_.cancels_within);
+    ports_.node.After(after, [this, version] {
       if (request_.version == version && !ended_) Cancel();
     });
   }
@@ -85,7 +86,7 @@ void SimulatedClient::OnOperation(int64_t version, const v1::Operation& operatio
     ports_.node.After(world().Between(absl::Seconds(1), absl::Seconds(60)),
                       [this, version, id = operation.id()] { LookAgain(version, id); });
   }
-  ports_.node.After(world().Between(absl::ZeroDuration(), kPauseMax), [this] { Next(); });
+  ports_.node.After(world().Between(absl::ZeroDuration(), habits_.pause_max), [this] { Next(); });
 }
 
 void SimulatedClient::Cancel() {
@@ -96,6 +97,12 @@ void SimulatedClient::Cancel() {
                          const std::shared_ptr<SimulatedStream>& at_controller) {
          at.Cancel(at_controller, id, [](const absl::StatusOr<v1::Operation>& /*answer*/) {});
        });
+}
+
+void SimulatedClient::LookAgain() {
+  for (size_t i = 0; i < ports_.controllers.size(); ++i, ++controller_) {
+    LookAgain(request_.version, operation_);
+  }
 }
 
 void SimulatedClient::LookAgain(int64_t version, const std::string& id) {

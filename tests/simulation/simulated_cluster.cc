@@ -15,20 +15,23 @@ namespace {
 constexpr int kWorkers = 4;
 constexpr absl::Duration kFaultsEnd = absl::Seconds(360);
 constexpr absl::Duration kRequestsEnd = absl::Seconds(390);
-// Deadlines, and what workers keep after them for a controller that comes late.
-constexpr absl::Duration kEnd = absl::Seconds(540);
 // Which a controller needs to end at most, when it hears that it no longer leads.
 constexpr absl::Duration kProcessEnd = absl::Milliseconds(20);
-constexpr absl::Duration kRestartPause = absl::Seconds(1);
+
+// Of clients that change metadata and follow their changes.
+constexpr absl::Duration kMetadataPauseMax = absl::Seconds(20);
+constexpr absl::Duration kShortMetadataPauseMax = absl::Seconds(5);
 
 }  // namespace
 
 SimulatedCluster::SimulatedCluster(const SimulationOptions& options)
     : options_(options),
       has_etcd_(options.seed % 2 == 1),
+      reshards_(options.is_short ? MakeSamplesOfAllKinds() : MakeSampleReshards()),
       world_(options.seed, options.keeps_log),
       versions_(reshards_.size(), 0) {
   AddNodes();
+  if (options_.is_short) return;
   faults_ = options_.faults.value_or(MakeFaults({.seed = options_.seed,
                                                  .controllers = std::ssize(controllers_),
                                                  .workers = kWorkers,
@@ -63,24 +66,9 @@ void SimulatedCluster::AddNodes() {
     workers_.back()->Meet(controller_list);
     worker_list_.push_back(workers_.back().get());
   }
-  for (int client = 0; client < std::ssize(reshards_); ++client) {
-    SimulatedNode& node = AddNode(absl::StrCat("client-", client));
-    if (std::ranges::find(options_.clients, client) == options_.clients.end()) continue;
-    clients_.push_back(
-        std::make_unique<SimulatedClient>(SimulatedClient::Ports{.node = node,
-                                                                 .network = network_,
-                                                                 .workers = worker_list_,
-                                                                 .versions = versions_,
-                                                                 .history = history_,
-                                                                 .controllers = controller_list},
-                                          client));
-    metadata_clients_.push_back(std::make_unique<SimulatedMetadataClient>(
-        SimulatedMetadataClient::Ports{.node = node,
-                                       .network = network_,
-                                       .history = history_,
-                                       .controllers = controller_list}));
-  }
+  AddClients(controller_list);
   AddPipelineClient(controller_list);
+  if (options_.is_short) AddObjectClient(controller_list);
   if (has_etcd_) {
     etcd_ = std::make_unique<SimulatedEtcd>(AddNode("etcd"), history_);
   } else {
@@ -89,12 +77,37 @@ void SimulatedCluster::AddNodes() {
   }
 }
 
+void SimulatedCluster::AddClients(const std::vector<SimulatedController*>& controllers) {
+  for (int client = 0; client < std::ssize(reshards_); ++client) {
+    SimulatedNode& node = AddNode(absl::StrCat("client-", client));
+    if (!HasClient(client)) continue;
+    clients_.push_back(
+        std::make_unique<SimulatedClient>(SimulatedClient::Ports{.node = node,
+                                                                 .network = network_,
+                                                                 .workers = worker_list_,
+                                                                 .versions = versions_,
+                                                                 .history = history_,
+                                                                 .controllers = controllers},
+                                          client, HabitsOfClient(client)));
+    metadata_clients_.push_back(std::make_unique<SimulatedMetadataClient>(
+        SimulatedMetadataClient::Ports{
+            .node = node, .network = network_, .history = history_, .controllers = controllers},
+        options_.is_short ? kShortMetadataPauseMax : kMetadataPauseMax));
+  }
+}
+
 void SimulatedCluster::AddPipelineClient(const std::vector<SimulatedController*>& controllers) {
   const auto number = static_cast<int>(reshards_.size());
   SimulatedNode& node = AddNode(absl::StrCat("client-", number));
-  if (std::ranges::find(options_.clients, number) == options_.clients.end()) return;
-  pipeline_client_ = std::make_unique<SimulatedPipelineClient>(SimulatedPipelineClient::Ports{
-      .node = node, .network = network_, .history = runs_, .controllers = controllers});
+  if (!HasClient(number)) return;
+  pipeline_client_ = std::make_unique<SimulatedPipelineClient>(
+      SimulatedPipelineClient::Ports{
+          .node = node, .network = network_, .history = runs_, .controllers = controllers},
+      HabitsOfPipelines());
+}
+
+bool SimulatedCluster::HasClient(int number) const {
+  return options_.is_short || std::ranges::find(options_.clients, number) != options_.clients.end();
 }
 
 SimulatedCluster::~SimulatedCluster() {
@@ -113,16 +126,7 @@ SimulationResult SimulatedCluster::Run() {
   for (const auto& client : clients_) client->Start();
   for (const auto& client : metadata_clients_) client->Start();
   if (pipeline_client_ != nullptr) pipeline_client_->Start();
-  for (const SimulatedFault& fault : faults_) {
-    world_.After(fault.at, [this, fault] { Apply(fault); });
-  }
-  if (RunUntil(kFaultsEnd)) {
-    Heal();
-    RunUntil(kRequestsEnd);
-    for (const auto& client : clients_) client->Finish();
-    if (pipeline_client_ != nullptr) pipeline_client_->Finish();
-    if (RunUntil(kEnd)) CheckEnd();
-  }
+  options_.is_short ? RunShort() : RunLong();
   return {.violation = history_.violation(),
           .log = world_.log(),
           .digest = world_.digest(),
@@ -130,7 +134,20 @@ SimulationResult SimulatedCluster::Run() {
           .simulated = world_.now(),
           .ended = history_.ended(),
           .committed = history_.committed(),
-          .iterations = runs_.complete()};
+          .iterations = runs_.complete(),
+          .effects = effects_};
+}
+
+void SimulatedCluster::RunLong() {
+  for (const SimulatedFault& fault : faults_) {
+    world_.After(fault.at, [this, fault] { Apply(fault); });
+  }
+  if (!RunUntil(kFaultsEnd)) return;
+  Heal();
+  RunUntil(kRequestsEnd);
+  for (const auto& client : clients_) client->Finish();
+  if (pipeline_client_ != nullptr) pipeline_client_->Finish();
+  if (RunUntil(kEnd)) CheckEnd();
 }
 
 bool SimulatedCluster::RunUntil(absl::Duration end) {

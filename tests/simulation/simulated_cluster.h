@@ -10,6 +10,7 @@
 #include "tests/simulation/simulated_history.h"
 #include "tests/simulation/simulated_metadata_client.h"
 #include "tests/simulation/simulated_network.h"
+#include "tests/simulation/simulated_object_client.h"
 #include "tests/simulation/simulated_pipeline_client.h"
 #include "tests/simulation/simulated_run_history.h"
 #include "tests/simulation/simulated_transport.h"
@@ -38,7 +39,10 @@ class SimulatedCluster {
  private:
   SimulatedNode& AddNode(std::string name);
   void AddNodes();
+  void AddClients(const std::vector<SimulatedController*>& controllers);
   void AddPipelineClient(const std::vector<SimulatedController*>& controllers);
+  bool HasClient(int number) const;
+  void RunLong();
   bool IsOfStore(const SimulatedFault& fault) const;
   bool RunUntil(absl::Duration end);
   void CheckEnd();
@@ -50,6 +54,15 @@ class SimulatedCluster {
   void StartAgain(int node, absl::Duration pause);
   void StartCandidate(int node);
   void Lead(int node, std::shared_ptr<MetadataStore> store, uint64_t epoch);
+
+  // Of short histories: simulated_cluster_short.cc.
+  SimulatedClient::Habits HabitsOfClient(int number) const;
+  SimulatedPipelineClient::Habits HabitsOfPipelines() const;
+  void AddObjectClient(const std::vector<SimulatedController*>& controllers);
+  void RunShort();
+  bool HasAllEnded() const;
+  void LookAgain();
+  void Crash(const SimulatedCrash& crash);
 
   void Apply(const SimulatedFault& fault);
   void ApplyToDisk(const SimulatedFault& fault);
@@ -69,9 +82,14 @@ class SimulatedCluster {
     std::unique_ptr<SimulatedCandidate> election;
   };
 
+  // Between the end of a process and its next start.
+  static constexpr absl::Duration kRestartPause = absl::Seconds(1);
+  // Deadlines, and what workers keep after them for a controller that comes late.
+  static constexpr absl::Duration kEnd = absl::Seconds(540);
+
   const SimulationOptions options_;
   const bool has_etcd_;
-  const std::vector<SampleReshard> reshards_ = MakeSampleReshards();
+  const std::vector<SampleReshard> reshards_;
   SimulatedWorld world_;
   SimulatedNetwork network_{world_};
   SimulatedFabric fabric_{network_};
@@ -90,6 +108,8 @@ class SimulatedCluster {
   std::vector<std::unique_ptr<SimulatedClient>> clients_;
   std::vector<std::unique_ptr<SimulatedMetadataClient>> metadata_clients_;
   std::unique_ptr<SimulatedPipelineClient> pipeline_client_;  // null: there is none
+  std::unique_ptr<SimulatedObjectClient> object_client_;      // of a short history
+  std::vector<int64_t> effects_;                              // as SimulationResult has them
 };
 
 }  // namespace crossmesh

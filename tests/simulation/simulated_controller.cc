@@ -27,7 +27,6 @@
 #include <set>
 #include <utility>
 
-#include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
@@ -39,11 +38,6 @@ constexpr absl::Duration kCancelLimit = absl::Seconds(12);
 
 // Workers that are heard as often as this are not lost.
 constexpr absl::Duration kSilentMax = absl::Seconds(4);
-
-constexpr int64_t kCommitsAtOnce = 10;
-constexpr int64_t kObjectsMax = 100'000;
-// Of followers' calls. To list all is a quarter of the cost of a history when each call does.
-constexpr double kShareListed = 0.2;
 
 absl::Status NotLeader() { return NotLeaderError(std::nullopt); }
 
@@ -230,8 +224,8 @@ OperationRequest SimulatedController::Term::RequestOf(const Request& request, v1
   // Every other time it is as if it were not in the cache.
   if (ports.node.world().Happens(0.5)) operation.planned = planned[request.reshard];
   if (operation.planned != nullptr) return operation;
-  operation.plan = [this, number = request.reshard, tensors = reshard.tensors](auto done) {
-    auto plan = PlannedReshard::Create({.tensors = tensors}, {}, ports.node.clock());
+  operation.plan = [this, number = request.reshard, &reshard](auto done) {
+    auto plan = PlannedReshard::Create(reshard.asked, {}, ports.node.clock());
     if (plan.ok()) planned[number] = *plan;
     done(std::move(plan));
   };
@@ -251,6 +245,11 @@ absl::Status SimulatedController::BeginTerm(std::shared_ptr<MetadataStore> store
 }
 
 void SimulatedController::EndTerm() { term_ = nullptr; }
+
+std::optional<SimulatedController::Metadata> SimulatedController::metadata() const {
+  if (term_ == nullptr) return std::nullopt;
+  return Metadata{*term_->store, term_->epoch};
+}
 
 SimulatedPipelines* SimulatedController::pipelines() const {
   return term_ == nullptr ? nullptr : &term_->pipelines;
@@ -332,44 +331,6 @@ void SimulatedController::Cancel(const std::shared_ptr<SimulatedStream>& stream,
     if (!answer->has_end_time()) ExpectEnd(id);
   }
   stream->Send(1, "is told of a cancellation", [on_answer, answer] { on_answer(answer); });
-  stream->End(1, absl::OkStatus());
-}
-
-void SimulatedController::Count(const std::shared_ptr<SimulatedStream>& stream, OnCount on_count) {
-  if (term_ == nullptr) return stream->End(1, NotLeader());
-  const std::string key = "counter/only";
-  const absl::StatusOr<StoredObject> object = term_->store->Get(key);
-  int64_t value = 0;
-  if (object.ok() && !absl::SimpleAtoi(object->value, &value)) value = -1;
-  if (object.ok() || absl::IsNotFound(object.status())) {
-    ports_.history.OnCounterRead(value, term_->epoch);
-  }
-  ++value;
-  term_->store->CommitThen({.epoch = term_->epoch,
-                            .requirements = {{key, object.ok() ? object->revision : 0}},
-                            .writes = {{key, absl::StrCat(value)}}},
-                           [stream, on_count, value](const absl::StatusOr<int64_t>& revision) {
-                             absl::StatusOr<int64_t> answer = value;
-                             if (!revision.ok()) answer = revision.status();
-                             stream->Send(1, "is told of a count",
-                                          [on_count, answer] { on_count(answer); });
-                             stream->End(1, absl::OkStatus());
-                           });
-}
-
-void SimulatedController::Follow(const std::shared_ptr<SimulatedStream>& stream, int64_t revision,
-                                 std::function<void(const Changes&)> on_changes) {
-  if (term_ == nullptr) return stream->End(1, NotLeader());
-  Changes changes{.revision = term_->store->revision()};
-  auto commits = term_->store->CommitsAfter(revision, kCommitsAtOnce, absl::ZeroDuration());
-  changes.is_compacted = absl::IsOutOfRange(commits.status());
-  if (commits.ok()) changes.commits = *std::move(commits);
-  if (changes.is_compacted || ports_.node.world().Happens(kShareListed)) {
-    auto objects = term_->store->List("", "", kObjectsMax);
-    if (!objects.ok()) return stream->End(1, objects.status());
-    changes.objects = *std::move(objects);
-  }
-  stream->Send(1, "is told of changes", [on_changes, changes] { on_changes(changes); });
   stream->End(1, absl::OkStatus());
 }
 

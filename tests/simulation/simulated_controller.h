@@ -79,6 +79,13 @@ class SimulatedController {
   // Adds one to a counter in the store, on the condition that nobody else has meanwhile.
   using OnCount = std::function<void(const absl::StatusOr<int64_t>&)>;
   void Count(const std::shared_ptr<SimulatedStream>& stream, OnCount on_count);
+  // Writes an object, or deletes it; one that is not there it reads as no value.
+  using OnChange = std::function<void(const absl::Status&)>;
+  void Change(const std::shared_ptr<SimulatedStream>& stream, const StoreTransaction::Write& change,
+              OnChange on_change);
+  using OnValue = std::function<void(const std::optional<std::string>&)>;
+  void Read(const std::shared_ptr<SimulatedStream>& stream, const std::string& key,
+            OnValue on_value);
   // The commits after `revision`; when some of them are forgotten, and sometimes else, all that the
   // store has.
   struct Changes {
@@ -92,6 +99,13 @@ class SimulatedController {
 
  private:
   struct Term;
+  struct Metadata {
+    MetadataStore& store;
+    uint64_t epoch = 0;
+  };
+
+  // Nothing while it does not lead.
+  std::optional<Metadata> metadata() const;
 
   // What was cancelled before it had begun never commits.
   void CheckCancelled(const v1::Operation& said);

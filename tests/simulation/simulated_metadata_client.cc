@@ -12,12 +12,16 @@ namespace crossmesh {
 
 void SimulatedMetadataClient::Start() {
   SimulatedWorld& world = ports_.node.world();
-  const absl::Duration pause = world.Between(absl::ZeroDuration(), absl::Seconds(20));
+  const absl::Duration pause = world.Between(absl::ZeroDuration(), pause_max_);
   ports_.node.After(pause, [this, &world] {
     world.Happens(0.5) ? Count() : Follow();
     if (world.Happens(0.2)) Count();
     Start();
   });
+}
+
+void SimulatedMetadataClient::LookAgain() {
+  for (size_t i = 0; i < ports_.controllers.size(); ++i, ++controller_) Count();
 }
 
 SimulatedController& SimulatedMetadataClient::NextController() {

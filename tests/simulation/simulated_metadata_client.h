@@ -5,7 +5,10 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include <absl/time/time.h>
 
 namespace crossmesh {
 
@@ -20,8 +23,12 @@ class SimulatedMetadataClient {
     std::vector<SimulatedController*> controllers;
   };
 
-  explicit SimulatedMetadataClient(Ports ports) : ports_(std::move(ports)) {}
+  // Begins something after a pause of up to `pause_max`, again and again.
+  SimulatedMetadataClient(Ports ports, absl::Duration pause_max)
+      : ports_(std::move(ports)), pause_max_(pause_max) {}
   void Start();
+  // Counts at all controllers.
+  void LookAgain();
 
  private:
   SimulatedController& NextController();
@@ -30,6 +37,7 @@ class SimulatedMetadataClient {
   void OnChanges(const SimulatedController::Changes& changes);
 
   const Ports ports_;
+  const absl::Duration pause_max_;
   size_t controller_ = 0;
   std::map<std::string, std::string> objects_;
   int64_t revision_ = 0;  // of which they are

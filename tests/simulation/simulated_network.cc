@@ -17,7 +17,7 @@ SimulatedStream::SimulatedStream(SimulatedNetwork& network, uint64_t number, Sim
 }
 
 void SimulatedStream::Send(int side, absl::string_view label, std::function<void()> deliver) {
-  if (!ends_[side].is_open) return;
+  if (!ends_[side].is_open || !ends_[side].node->HaveEffect()) return;
   network_.Transmit(
       shared_from_this(), side,
       [self = shared_from_this(), to = 1 - side, label, deliver = std::move(deliver)]() mutable {
@@ -33,7 +33,7 @@ void SimulatedStream::Send(int side, absl::string_view label, std::function<void
 }
 
 void SimulatedStream::End(int side, const absl::Status& status) {
-  if (!ends_[side].is_open) return;
+  if (!ends_[side].is_open || !ends_[side].node->HaveEffect()) return;
   network_.Transmit(shared_from_this(), side, [self = shared_from_this(), to = 1 - side, status] {
     self->Break(to, status);
   });
@@ -66,6 +66,7 @@ std::shared_ptr<SimulatedStream> SimulatedNetwork::Open(
   auto stream = std::make_shared<SimulatedStream>(*this, ++numbers_, client, server);
   streams_[stream->number_] = stream;
   CheckLater(stream);
+  if (!client.HaveEffect()) return stream;
   Transmit(stream, 0, [stream, accept = std::move(accept)] {
     SimulatedStream::Side& end = stream->ends_[1];
     if (!end.node->is_up()) {

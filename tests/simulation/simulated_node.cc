@@ -23,9 +23,24 @@ void SimulatedNode::Start() {
 void SimulatedNode::Kill() {
   ++life_;
   is_up_ = false;
+  is_ending_ = false;
   is_paused_ = false;
   paused_steps_.clear();
   world_.Log(name_, "is killed");
+}
+
+bool SimulatedNode::HaveEffect() {
+  if (!is_up_) return true;
+  if (is_ending_) return false;
+  if (effects_ != end_before_) {
+    ++effects_;
+    return true;
+  }
+  end_before_.reset();
+  is_ending_ = true;
+  world_.Log(name_, "ends before an effect");
+  on_end_();
+  return false;
 }
 
 void SimulatedNode::Pause() {
@@ -68,7 +83,7 @@ void SimulatedNode::Wait(int64_t life, absl::Duration due, SimulatedWorld::Step 
 }
 
 void SimulatedNode::Run(int64_t life, SimulatedWorld::Step step) {
-  if (life != life_) return;
+  if (life != life_ || is_ending_) return;
   if (is_paused_) {
     paused_steps_.push_back(std::move(step));
     return;

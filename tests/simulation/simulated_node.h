@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -16,6 +17,10 @@ namespace crossmesh {
 // A host with one process, whose clocks run at a speed of their own. The process is killed and
 // started again, each time with another life; while it is paused nothing of it happens, and comes
 // all at once when it goes on. Thread-compatible.
+//
+// Of a process others see nothing but its effects: messages, and what it writes and syncs. They are
+// counted over all lives, and a process may be told to end just before one of them: the rest of the
+// step in which that is has no effects any more, and is followed by no other step.
 class SimulatedNode : private Clock {
  public:
   SimulatedNode(SimulatedWorld& world, int index, std::string name)
@@ -37,6 +42,16 @@ class SimulatedNode : private Clock {
 
   void Start();
   void Kill();
+  // Has an effect; false: the process has ended just before it. What others do in the name of a
+  // host whose process is not up is none.
+  bool HaveEffect();
+  int64_t effects() const { return effects_; }
+  // Just before effect number `effect`, from zero, `on_end` is called, by which the process is to
+  // be killed after the present step.
+  void EndBefore(int64_t effect, std::function<void()> on_end) {
+    end_before_ = effect;
+    on_end_ = std::move(on_end);
+  }
   void Pause();
   void Resume();
   // Of both clocks: 1 is as fast as the world's time.
@@ -59,6 +74,10 @@ class SimulatedNode : private Clock {
   const std::string name_;
   std::function<void()> on_stepped_;
   int64_t life_ = 0;
+  int64_t effects_ = 0;
+  std::optional<int64_t> end_before_;  // that effect
+  std::function<void()> on_end_;
+  bool is_ending_ = false;  // and is up until the step is done
   bool is_up_ = false;
   bool is_paused_ = false;
   absl::Duration paused_since_;

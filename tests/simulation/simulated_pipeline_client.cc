@@ -7,15 +7,9 @@
 #include <absl/time/time.h>
 
 namespace crossmesh {
-namespace {
-
-constexpr absl::Duration kPauseMax = absl::Seconds(20);  // between two runs
-constexpr int kIterationsMax = 15;
-
-}  // namespace
 
 void SimulatedPipelineClient::Start() {
-  ports_.node.After(world().Between(absl::Seconds(1), kPauseMax), [this] { Next(); });
+  ports_.node.After(world().Between(absl::Seconds(1), habits_.pause_max), [this] { Next(); });
 }
 
 std::shared_ptr<SimulatedStream> SimulatedPipelineClient::Open(const char* label, Call call) {
@@ -31,15 +25,15 @@ std::shared_ptr<SimulatedStream> SimulatedPipelineClient::Open(const char* label
 }
 
 void SimulatedPipelineClient::Next() {
-  if (finishing_) return;
+  if (finishing_ || number_ == habits_.runs) return;
   run_ = absl::StrCat(ports_.node.name(), "-", ++number_);
-  iterations_ = 1 + world().Pick(kIterationsMax);
+  iterations_ = 1 + world().Pick(habits_.iterations_max);
   id_.clear();
   ended_ = false;
   ports_.history.OnRequest(run_);
   world().Log(ports_.node.name(), "asks for", run_);
   Ask();
-  if (world().Happens(0.15)) {
+  if (world().Happens(habits_.stops)) {
     ports_.node.After(world().Between(absl::ZeroDuration(), absl::Seconds(10)), [this, run = run_] {
       if (run == run_ && !ended_) Stop();
     });
@@ -64,6 +58,10 @@ void SimulatedPipelineClient::Ask() {
   });
 }
 
+void SimulatedPipelineClient::LookAgain() {
+  for (size_t i = 0; i < ports_.controllers.size(); ++i, ++controller_) Ask();
+}
+
 void SimulatedPipelineClient::OnRun(const std::string& run, const v1::PipelineRun& told) {
   ports_.history.OnTold(run, told);
   if (ended_ || run != run_) return;
@@ -71,7 +69,7 @@ void SimulatedPipelineClient::OnRun(const std::string& run, const v1::PipelineRu
   if (!told.has_end_time()) return;
   world().Log(told.id(), "has ended", v1::PipelineRunState_Name(told.state()));
   ended_ = true;
-  ports_.node.After(world().Between(absl::ZeroDuration(), kPauseMax), [this] { Next(); });
+  ports_.node.After(world().Between(absl::ZeroDuration(), habits_.pause_max), [this] { Next(); });
 }
 
 void SimulatedPipelineClient::Stop() {

@@ -47,7 +47,9 @@ SimulatedStateFolder::SimulatedStateFolder(SimulatedNode& node, uint64_t seed,
     : node_(node),
       on_end_(std::move(on_end)),
       folder_(std::make_unique<TemporaryFolder>()),
-      disk_(seed) {}
+      disk_(seed) {
+  disk_.AskBefore([&node] { return node.HaveEffect(); });
+}
 
 SimulatedStateFolder::~SimulatedStateFolder() { Close(); }
 

@@ -9,6 +9,8 @@
 #include "tests/simulation/simulated_run_history.h"
 #include "tests/simulation/simulated_session.h"
 #include "worker/agent/session_agent.h"
+#include "worker/courses/course_counters.h"
+#include "worker/courses/course_task_runner.h"
 #include "worker/executor/executor.h"
 #include "worker/executor/replay_runner.h"
 #include "worker/memory/storage_table.h"
@@ -70,7 +72,8 @@ struct SimulatedWorker::Process {
         data(MakeLoop(ports.node.clock())),
         executor(Executor::Create(*data, {.staging_bytes = kStagingBytes})),
         transport(ports.fabric, ports.node, *executor),
-        runner(ports, *executor),
+        courses(Attach()),
+        runner(ports, *courses),
         tasks({.worker = ports.node.name(), .devices = devices},
               {.control = *control,
                .data = *data,
@@ -81,7 +84,6 @@ struct SimulatedWorker::Process {
                .metrics = metrics},
               std::move(fence)),
         host(tasks, std::move(on_refused)) {
-    CHECK_OK(executor->Attach(transport));
     data->AddSource(transport);
     programs = std::make_unique<SimulatedPrograms>(
         SimulatedPrograms::Ports{.node = ports.node,
@@ -94,14 +96,30 @@ struct SimulatedWorker::Process {
         std::move(devices));
   }
 
+  // What runs courses needs an executor with a transport.
+  std::unique_ptr<CourseTaskRunner> Attach() {
+    CHECK_OK(executor->Attach(transport));
+    return std::make_unique<CourseTaskRunner>(
+        CourseTaskRunner::Ports{.loop = *data,
+                                .replays = executor->replays(),
+                                .others = *executor,
+                                .counters = course_counters,
+                                .make_memory = [this](const DeviceId& /*device*/, ByteCount bytes) {
+                                  return memory.MakeArena("steps", bytes);
+                                }});
+  }
+
   WorkerMetrics metrics;
   StorageTable storages{Arena::Pages::kSmall};
   MemoryBudget memory{ByteCount(int64_t{1} << 26)};
   std::unique_ptr<EventLoop> control;
   std::unique_ptr<EventLoop> data;
-  // The transport outlives messages that the executor holds, so Stop takes the executor first.
+  // The transport outlives messages that the executor holds, so Kill takes the executor first, and
+  // what uses it before that.
   std::unique_ptr<Executor> executor;
   SimulatedTransport transport;
+  CourseCounters course_counters;
+  std::unique_ptr<CourseTaskRunner> courses;
   Runner runner;
   TaskTable tasks;
   std::unique_ptr<SimulatedPrograms> programs;
@@ -138,6 +156,7 @@ void SimulatedWorker::Kill() {
   ports_.node.Kill();
   ports_.network.Reset(ports_.node);
   process_->data->RemoveSource(process_->transport);
+  process_->courses.reset();
   process_->executor.reset();
   process_.reset();
 }

@@ -11,11 +11,22 @@
 
 namespace crossmesh {
 
+// The process of a node ends just before one of its effects (SimulatedNode), and is started again.
+struct SimulatedCrash {
+  int node = 0;  // as SimulatedCluster numbers them
+  int64_t effect = 0;
+  bool loses_power = false;  // its disk, as well
+};
+
 // One history of a cluster: a controller with a disk, or two with an etcd, four workers, and
 // clients; all of it simulated, in one thread.
 struct SimulationOptions {
   uint64_t seed = 0;
   bool keeps_log = false;
+  // In place of nine minutes with faults: one of everything, which ends when all of it has, with
+  // no fault but a crash.
+  bool is_short = false;
+  std::optional<SimulatedCrash> crash;
   // In place of those that follow from the seed.
   std::optional<std::vector<SimulatedFault>> faults;
   std::vector<int> clients = {0, 1, 2, 3};
@@ -30,6 +41,9 @@ struct SimulationResult {
   int64_t ended = 0;  // operations
   int64_t committed = 0;
   int64_t iterations = 0;  // of pipelines, complete
+  // Of the processes of the controllers and then the workers, until all had ended; of a short
+  // history.
+  std::vector<int64_t> effects;
 };
 
 // Equal options give equal results.

@@ -257,16 +257,19 @@ int SimulatedDisk::File::Read(char* bytes, int64_t size, int64_t offset) {
 }
 
 int SimulatedDisk::File::Write(int64_t offset, absl::string_view bytes) {
+  if (!disk_.IsWanted()) return SQLITE_IOERR_WRITE;
   const MutexLock lock(disk_.mutex_);
   return IsUsable() ? disk_.Write(*content_, offset, bytes) : SQLITE_IOERR_WRITE;
 }
 
 int SimulatedDisk::File::Truncate(int64_t size) {
+  if (!disk_.IsWanted()) return SQLITE_IOERR_TRUNCATE;
   const MutexLock lock(disk_.mutex_);
   return IsUsable() ? disk_.Truncate(*content_, size) : SQLITE_IOERR_TRUNCATE;
 }
 
 int SimulatedDisk::File::Sync() {
+  if (!disk_.IsWanted()) return SQLITE_IOERR_FSYNC;
   const MutexLock lock(disk_.mutex_);
   return IsUsable() ? disk_.Sync(*content_) : SQLITE_IOERR_FSYNC;
 }

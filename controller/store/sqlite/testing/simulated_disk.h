@@ -3,11 +3,13 @@
 #include "common/base/mutex.h"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/strings/string_view.h>
@@ -31,6 +33,10 @@ class SimulatedDisk {
 
   // To be given to SQLite.
   const std::string& vfs() const { return name_; }
+
+  // Asked before each write and sync, with no lock held; false: the process that wants it has
+  // ended, and it is not done. To be set before any file is open.
+  void AskBefore(std::function<bool()> asked) { asked_ = std::move(asked); }
 
   // The power goes in the middle of a write or sync, after so many that are done; everything fails
   // from there to PowerOn.
@@ -72,6 +78,8 @@ class SimulatedDisk {
  private:
   struct Content;
 
+  // Whether the process that wants to write or sync is there.
+  bool IsWanted() const { return asked_ == nullptr || asked_(); }
   int Write(Content& content, int64_t offset, absl::string_view bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int Truncate(Content& content, int64_t size) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -85,6 +93,7 @@ class SimulatedDisk {
 
   const std::string name_;
   const std::unique_ptr<sqlite3_vfs> vfs_;
+  std::function<bool()> asked_;
   mutable Mutex mutex_;
   std::mt19937_64 random_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<Content>> files_ ABSL_GUARDED_BY(mutex_);
