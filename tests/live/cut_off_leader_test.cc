@@ -63,11 +63,10 @@ class CutOffLeaderTest : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_OK_AND_ASSIGN(
-        cluster_,
-        LiveCluster::Start({.workers = {"node-0", "node-1", "node-2"},
-                            .controllers = {"first", "second"},
-                            .flags_of_daemon = {{"first", {"--etcd", proxy_.endpoint()}},
-                                                {"second", {"--etcd", etcd_.endpoint()}}}}));
+        cluster_, LiveCluster::Start({.workers = {"node-0", "node-1", "node-2"},
+                                      .flags_of_daemon = {{"first", {"--etcd", proxy_.endpoint()}},
+                                                          {"second", {"--etcd", etcd_.endpoint()}}},
+                                      .controllers = {"first", "second"}}));
     AwaitThat("second", false);
   }
   void AwaitThat(const std::string& controller, bool leads) const {

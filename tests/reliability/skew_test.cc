@@ -14,22 +14,22 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <fstream>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 #include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
+#include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
 namespace crossmesh {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Matcher;
 
@@ -79,15 +79,14 @@ class SkewTest : public testing::Test {
   Matcher<const std::string&> IsRefusedFor(const std::string& worker) {
     if (HasOldController()) {
       return AllOf(HasSubstr("controller unix:"), HasSubstr(std::string(Version())),
-                   HasSubstr("older release"));
+                   HasSubstr("release"));
     }
     const absl::StatusOr<v1::Worker> found = cluster_->GetWorker(worker);
     EXPECT_OK(found.status());
     return AllOf(HasSubstr(worker), HasSubstr(std::string(Version())), HasSubstr(found->version()));
   }
-  ProgramResult OldCrossmesh(const std::string& arguments) const {
-    return RunShell(absl::StrCat("'", ReleaseBefore(), "/crossmesh' ", arguments));
-  }
+  // As a shell calls it.
+  static std::string OldCrossmesh() { return absl::StrCat("'", ReleaseBefore(), "/crossmesh'"); }
   std::string AtController(const std::string& command) const {
     return absl::StrCat(command, " --controller ", cluster_->controller_address());
   }
@@ -154,9 +153,15 @@ TEST_F(SkewTest, ALayerProgramRunsOrIsRefused) {
   }
 }
 
+// Of a worker that is at work: an idle one leaves at once.
 TEST_F(SkewTest, ADrainIsTakenBackOrThatIsRefused) {
+  ASSERT_OK_AND_ASSIGN(
+      const auto reshard,
+      ReshardCase::Create(BetweenStoragesOf("slow", TensorsOf(64 << 20)), *cluster_));
+  reshard->spec().set_nic_share(0.002);
+  RunningReshard running(cluster_->controller_address(), reshard->spec());
+  ASSERT_OK_AND_ASSIGN(const v1::Operation operation, running.WaitUntilRunning());
   ASSERT_OK(cluster_->client().DrainWorker("node-1"));
-  ASSERT_OK(cluster_->WaitForWorker("node-1", v1::WORKER_STATE_DRAINING));
   const absl::Status taken_back = cluster_->client().UndrainWorker("node-1");
   if (!cluster_->IsOld("node-1") && !HasOldController()) {
     EXPECT_OK(taken_back);
@@ -164,32 +169,39 @@ TEST_F(SkewTest, ADrainIsTakenBackOrThatIsRefused) {
   } else {
     EXPECT_THAT(std::string(taken_back.message()), IsRefusedFor("node-1"));
   }
+  EXPECT_OK(cluster_->client().CancelOperation(operation.id(), "the test has seen enough"));
 }
 
-// Each makes, lists, moves and follows; the old one's words of what it finds are those that it has.
+// Each registers, lists, plans and moves.
 TEST_F(SkewTest, CommandsOfBothReleasesWork) {
   ASSERT_OK_AND_ASSIGN(
       const auto reshard,
       ReshardCase::Create(BetweenStoragesOf("moved", TensorsOf(1 << 20)), *cluster_));
-  const auto run_all = [&](const std::string& name, auto run) {
-    const std::string storages = "--source-storage moved-from --destination-storage moved-to ";
+  std::string text;
+  ASSERT_TRUE(google::protobuf::util::MessageToJsonString(reshard->spec(), &text).ok());
+  const std::string request = cluster_->PathOf("request.json");
+  std::ofstream(request) << text;
+  uint8_t version = 1;
+  for (const std::string& program : {std::string("\"$CROSSMESH\""), OldCrossmesh()}) {
+    ASSERT_OK(reshard->FillSource(++version));
     for (const std::string& command :
-         {absl::StrCat("mesh create ", name, " --axes x=1 --devices node-0.0"),
-          absl::StrCat("mesh list"), absl::StrCat("manifest create ", name, " examples/gpt2.json"),
-          absl::StrCat("manifest list"), absl::StrCat("worker list"),
-          absl::StrCat("worker list --json"), absl::StrCat("network show"),
-          absl::StrCat("operation list"), absl::StrCat("pipeline runs"),
-          absl::StrCat("plan --manifest ", name, " --source 'on node-0.0' --source-layout '[...]' ",
-                       "--destination 'on node-1.0' --destination-layout '[...]'"),
-          absl::StrCat("mesh delete ", name), absl::StrCat("manifest delete ", name),
-          absl::StrCat("worker drain node-2"), absl::StrCat("health")}) {
-      const ProgramResult result = run(AtController(command));
-      EXPECT_EQ(result.exit_status, 0) << name << ": " << command << "\n"
+         {std::string("mesh create one 'x=1 on node-0.0'"), std::string("mesh show one"),
+          std::string("mesh delete one"), std::string("manifest create gpt2 examples/gpt2.json"),
+          std::string("manifest list"), std::string("manifest delete gpt2"),
+          std::string("worker list --json"), std::string("network show"),
+          "plan --request " + request, "reshard --request " + request,
+          std::string("operation list"), std::string("pipeline show"),
+          std::string("worker drain node-0")}) {
+      const ProgramResult result = RunShell(absl::StrCat(program, " ", AtController(command)));
+      EXPECT_EQ(result.exit_status, 0) << program << " " << command << "\n"
                                        << result.out << result.error;
     }
-  };
-  run_all("new", Crossmesh);
-  run_all("old", [this](const std::string& arguments) { return OldCrossmesh(arguments); });
+    EXPECT_OK(reshard->CheckAll(version)) << program;
+    cluster_->Kill("node-0");
+    ASSERT_OK(cluster_->StartWorker("node-0"));
+    ASSERT_OK(cluster_->WaitForAllWorkers());
+    ASSERT_OK(reshard->Prepare("node-0"));
+  }
 }
 
 TEST_F(SkewTest, WhatAnOlderControllerLacksIsNamed) {
