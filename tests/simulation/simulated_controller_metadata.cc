@@ -81,7 +81,10 @@ void SimulatedController::Follow(const std::shared_ptr<SimulatedStream>& stream,
     if (!objects.ok()) return stream->End(1, objects.status());
     changes.objects = *std::move(objects);
   }
-  stream->Send(1, "is told of changes", [on_changes, changes] { on_changes(changes); });
+  stream->Send(1, "is told of changes",
+               [on_changes, told = std::make_shared<const Changes>(std::move(changes))] {
+                 on_changes(*told);
+               });
   stream->End(1, absl::OkStatus());
 }
 

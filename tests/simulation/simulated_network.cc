@@ -9,6 +9,26 @@ absl::Status Lost() { return absl::UnavailableError("keepalive watchdog timeout"
 
 }  // namespace
 
+template <typename Action>
+void SimulatedNetwork::Transmit(const std::shared_ptr<SimulatedStream>& stream, int from,
+                                Action arrive) {
+  SimulatedStream::Side& to = stream->ends_[1 - from];
+  to.last_arrival = std::max(world_.now() + Latency(), to.last_arrival);
+  const Direction direction = {stream->ends_[from].node->index(), to.node->index()};
+  world_.After(to.last_arrival - world_.now(),
+               [this, direction, arrive = std::move(arrive)]() mutable {
+                 Arrive(direction, std::move(arrive));
+               });
+}
+
+template <typename Action>
+void SimulatedNetwork::Arrive(Direction direction, Action arrive) {
+  if (clogged_.empty()) return arrive();
+  const auto clogging = clogged_.find(direction);
+  if (clogging == clogged_.end()) return arrive();
+  clogging->second.held.push_back(std::move(arrive));
+}
+
 SimulatedStream::SimulatedStream(SimulatedNetwork& network, uint64_t number, SimulatedNode& client,
                                  SimulatedNode& server)
     : network_(network), number_(number) {
@@ -93,23 +113,6 @@ absl::Duration SimulatedNetwork::Latency() {
   absl::Duration again = absl::Milliseconds(200);
   for (int i = 0; i < 5 && world_.Happens(loss_); ++i, again *= 2) latency += again;
   return latency;
-}
-
-void SimulatedNetwork::Transmit(const std::shared_ptr<SimulatedStream>& stream, int from,
-                                std::function<void()> arrive) {
-  SimulatedStream::Side& to = stream->ends_[1 - from];
-  to.last_arrival = std::max(world_.now() + Latency(), to.last_arrival);
-  const Direction direction = {stream->ends_[from].node->index(), to.node->index()};
-  world_.After(to.last_arrival - world_.now(),
-               [this, direction, arrive = std::move(arrive)]() mutable {
-                 Arrive(direction, std::move(arrive));
-               });
-}
-
-void SimulatedNetwork::Arrive(Direction direction, std::function<void()> arrive) {
-  const auto clogging = clogged_.find(direction);
-  if (clogging == clogged_.end()) return arrive();
-  clogging->second.held.push_back(std::move(arrive));
 }
 
 void SimulatedNetwork::Carry(SimulatedNode& from, SimulatedNode& to,

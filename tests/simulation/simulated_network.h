@@ -102,9 +102,11 @@ class SimulatedNetwork {
   };
 
   absl::Duration Latency();
-  void Transmit(const std::shared_ptr<SimulatedStream>& stream, int from,
-                std::function<void()> arrive);
-  void Arrive(Direction direction, std::function<void()> arrive);
+  // `arrive` runs when it has come through.
+  template <typename Action>
+  void Transmit(const std::shared_ptr<SimulatedStream>& stream, int from, Action arrive);
+  template <typename Action>
+  void Arrive(Direction direction, Action arrive);
   bool IsCut(const SimulatedStream& stream, absl::Duration since) const;
   void CheckLater(const std::shared_ptr<SimulatedStream>& stream);
   // Both sides that run find it broken.

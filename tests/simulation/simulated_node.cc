@@ -82,14 +82,4 @@ void SimulatedNode::Wait(int64_t life, absl::Duration due, SimulatedWorld::Step 
   });
 }
 
-void SimulatedNode::Run(int64_t life, SimulatedWorld::Step step) {
-  if (life != life_ || is_ending_) return;
-  if (is_paused_) {
-    paused_steps_.push_back(std::move(step));
-    return;
-  }
-  step();
-  if (life == life_ && on_stepped_ != nullptr) on_stepped_();
-}
-
 }  // namespace crossmesh

@@ -62,7 +62,16 @@ class SimulatedNode : private Clock {
   // A step of the process as it is now, when `delay` has passed by its clock.
   void After(absl::Duration delay, SimulatedWorld::Step step);
   // Now, or when it goes on; not at all when `life` is over.
-  void Run(int64_t life, SimulatedWorld::Step step);
+  template <typename Step>
+  void Run(int64_t life, Step step) {
+    if (life != life_ || is_ending_) return;
+    if (is_paused_) {
+      paused_steps_.push_back(std::move(step));
+      return;
+    }
+    step();
+    if (life == life_ && on_stepped_ != nullptr) on_stepped_();
+  }
 
  private:
   absl::Time Now() const override;

@@ -80,11 +80,9 @@ std::shared_ptr<ServedProgram> SimulatedPrograms::Accept(
 
 bool SimulatedPrograms::Compute() {
   bool has_done_something = false;
-  for (;;) {
-    absl::StatusOr<std::unique_ptr<PipelineLoop>> loop = host_.WaitForLoop(absl::ZeroDuration());
-    if (!loop.ok()) break;
+  while (std::unique_ptr<PipelineLoop> loop = host_.TakeLoop()) {
     auto computing = std::make_shared<Computing>();
-    computing->loop = *std::move(loop);
+    computing->loop = std::move(loop);
     computing->computer = {.worker = ports_.node.name(), .life = ports_.node.life()};
     computing_.push_back(std::move(computing));
   }

@@ -19,7 +19,6 @@
 #include "worker/tasks/task_table.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <utility>
 
@@ -124,8 +123,13 @@ struct SimulatedWorker::Process {
   TaskTable tasks;
   std::unique_ptr<SimulatedPrograms> programs;
 
-  std::map<StorageKey, uint64_t> generations;  // of destinations, as they were looked at last
-  std::optional<absl::Duration> wake;          // for which the node wakes it
+  struct Destination {
+    StorageKey key;
+    SimulatedHistory::Place place;
+    uint64_t generation = 1;  // as it was looked at last
+  };
+  std::vector<Destination> destinations;
+  std::optional<absl::Duration> wake;  // for which the node wakes it
   SimulatedSessionHost host;
   std::unique_ptr<SessionAgent> agent;
 };
@@ -174,8 +178,8 @@ void SimulatedWorker::MakeStorages() {
       if (reshard.destinations[d].host != host_) continue;
       const StorageKey key = {reshard.destination_storage, reshard.destinations[d]};
       CHECK_OK(process_->storages.Create(key, StorageBytesOf(reshard, Side::kDestination, d)));
-      process_->generations[key] = 1;
-      ports_.history.OnDestination({i, d, ports_.node.life()}, 0);
+      process_->destinations.push_back({.key = key, .place = {i, d, ports_.node.life()}});
+      ports_.history.OnDestination(process_->destinations.back().place, 0);
     }
   }
 }
@@ -248,21 +252,14 @@ void SimulatedWorker::OnStepped() {
 }
 
 void SimulatedWorker::LookAtDestinations() {
-  for (int i = 0; i < std::ssize(ports_.reshards); ++i) {
-    const SampleReshard& reshard = ports_.reshards[i];
-    for (size_t d = 0; d < reshard.destinations.size(); ++d) {
-      if (reshard.destinations[d].host != host_) continue;
-      const StorageKey key = {reshard.destination_storage, reshard.destinations[d]};
-      const absl::StatusOr<StorageStatus> status = process_->storages.Status(key);
-      CHECK_OK(status);
-      if (std::exchange(process_->generations[key], status->generation) == status->generation) {
-        continue;
-      }
-      const auto opened = process_->storages.Open(key);
-      CHECK_OK(opened);
-      ports_.history.OnDestination({i, d, ports_.node.life()},
-                                   VersionIn(reshard, d, opened->arena->bytes()));
-    }
+  for (Process::Destination& destination : process_->destinations) {
+    const auto opened = process_->storages.Open(destination.key);
+    CHECK_OK(opened);
+    const uint64_t generation = opened->status.generation;
+    if (std::exchange(destination.generation, generation) == generation) continue;
+    const auto& [reshard, device, life] = destination.place;
+    ports_.history.OnDestination(
+        destination.place, VersionIn(ports_.reshards[reshard], device, opened->arena->bytes()));
   }
 }
 

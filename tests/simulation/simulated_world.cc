@@ -9,22 +9,30 @@ namespace crossmesh {
 
 void SimulatedWorld::After(absl::Duration delay, Step step) {
   const int64_t ns = std::max<int64_t>(absl::ToInt64Nanoseconds(delay), 0);
-  heap_.push_back({now_ns_ + ns, ++asked_, std::move(step)});
+  if (free_.empty()) {
+    free_.push_back(steps_.size());
+    steps_.emplace_back();
+  }
+  steps_[free_.back()] = std::move(step);
+  heap_.push_back({now_ns_ + ns, ++asked_, free_.back()});
+  free_.pop_back();
   std::ranges::push_heap(heap_, IsLater);
 }
 
 bool SimulatedWorld::StepUntil(absl::Duration end) {
   const int64_t end_ns = absl::ToInt64Nanoseconds(end);
   if (heap_.empty() || heap_.front().at_ns > end_ns) {
-    now_ns_ = std::max(now_ns_, end_ns);
+    SetNow(std::max(now_ns_, end_ns));
     return false;
   }
   std::ranges::pop_heap(heap_, IsLater);
-  const Entry entry = std::move(heap_.back());
+  const Entry entry = heap_.back();
   heap_.pop_back();
-  now_ns_ = entry.at_ns;
+  const Step step = std::move(steps_[entry.step]);
+  free_.push_back(entry.step);
+  SetNow(entry.at_ns);
   ++steps_done_;
-  entry.step();
+  step();
   return true;
 }
 

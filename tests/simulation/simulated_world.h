@@ -20,7 +20,7 @@ class SimulatedWorld {
   // With `keeps_log` all that happens is written down, else only its digest is kept.
   SimulatedWorld(uint64_t seed, bool keeps_log) : random_(seed), keeps_log_(keeps_log) {}
 
-  absl::Duration now() const { return absl::Nanoseconds(now_ns_); }
+  absl::Duration now() const { return now_; }
   void After(absl::Duration delay, Step step);
   // Does the next step; false when there is none up to `end`, at which the time then is.
   bool StepUntil(absl::Duration end);
@@ -40,10 +40,11 @@ class SimulatedWorld {
   int64_t steps() const { return steps_done_; }
 
  private:
+  // Small, as it is moved often; its step stays where it is.
   struct Entry {
     int64_t at_ns = 0;
     int64_t number = 0;
-    Step step;
+    size_t step = 0;
   };
   static bool IsLater(const Entry& a, const Entry& b) {
     return a.at_ns != b.at_ns ? a.at_ns > b.at_ns : a.number > b.number;
@@ -51,8 +52,16 @@ class SimulatedWorld {
 
   std::mt19937_64 random_;
   const bool keeps_log_;
+  void SetNow(int64_t now_ns) {
+    now_ns_ = now_ns;
+    now_ = absl::Nanoseconds(now_ns);
+  }
+
   std::vector<Entry> heap_;
+  std::vector<Step> steps_;
+  std::vector<size_t> free_;  // places in them
   int64_t now_ns_ = 0;
+  absl::Duration now_;
   int64_t asked_ = 0;
   int64_t steps_done_ = 0;
   std::string log_;

@@ -73,25 +73,35 @@ void ProgramHost::Offer(const std::vector<std::shared_ptr<RankQueue>>& queues) {
   changed_.SignalAll();
 }
 
-absl::StatusOr<std::unique_ptr<PipelineLoop>> ProgramHost::WaitForLoop(absl::Duration timeout) {
-  const Deadline deadline(timeout);
-  MutexLock lock(mutex_);
-  for (;;) {
-    while (offered_.empty() && !stopped_ && !deadline.passed()) {
-      changed_.WaitFor(mutex_, deadline.left());
-    }
-    if (stopped_) {
-      return absl::CancelledError(absl::StrCat("worker ", options_.worker, ": it stops"));
-    }
-    if (offered_.empty()) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("worker ", options_.worker, ": expected a rank to compute within ",
-                       absl::FormatDuration(timeout), ", found none"));
-    }
+std::unique_ptr<PipelineLoop> ProgramHost::TakeLoop() {
+  const MutexLock lock(mutex_);
+  return TakeLoopLocked();
+}
+
+std::unique_ptr<PipelineLoop> ProgramHost::TakeLoopLocked() {
+  while (!offered_.empty() && !stopped_) {
     std::shared_ptr<RankQueue> queue = std::move(offered_.front());
     offered_.pop_front();
     // Programs may end before a process comes for them.
     if (!queue->WaitForEnd(absl::ZeroDuration())) return MakePipelineLoop(std::move(queue));
+  }
+  return nullptr;
+}
+
+absl::StatusOr<std::unique_ptr<PipelineLoop>> ProgramHost::WaitForLoop(absl::Duration timeout) {
+  const Deadline deadline(timeout);
+  MutexLock lock(mutex_);
+  for (;;) {
+    if (std::unique_ptr<PipelineLoop> loop = TakeLoopLocked(); loop != nullptr) return loop;
+    if (stopped_) {
+      return absl::CancelledError(absl::StrCat("worker ", options_.worker, ": it stops"));
+    }
+    if (deadline.passed()) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("worker ", options_.worker, ": expected a rank to compute within ",
+                       absl::FormatDuration(timeout), ", found none"));
+    }
+    changed_.WaitFor(mutex_, deadline.left());
   }
 }
 

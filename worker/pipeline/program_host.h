@@ -78,7 +78,9 @@ class ProgramHost {
 
   // Those of a program that the process is to compute.
   void Offer(const std::vector<std::shared_ptr<RankQueue>>& queues);
-  // The next rank to be computed here; blocks. Cancelled after Stop; DeadlineExceeded: none came.
+  // The next rank to be computed here; null: there is none now.
+  std::unique_ptr<PipelineLoop> TakeLoop();
+  // The same; blocks. Cancelled after Stop; DeadlineExceeded: none came.
   absl::StatusOr<std::unique_ptr<PipelineLoop>> WaitForLoop(absl::Duration timeout);
 
   // Keeps a program from its start to Leave, which returns it.
@@ -97,6 +99,7 @@ class ProgramHost {
     std::vector<std::function<void()>> on_left;
   };
 
+  std::unique_ptr<PipelineLoop> TakeLoopLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckRuns(const ProgramStart& start) const;
   absl::Status CheckDevices(const WorkerProgram& program) const;
 
