@@ -50,13 +50,13 @@ class SimulatedWorld {
     return a.at_ns != b.at_ns ? a.at_ns > b.at_ns : a.number > b.number;
   }
 
-  std::mt19937_64 random_;
-  const bool keeps_log_;
   void SetNow(int64_t now_ns) {
     now_ns_ = now_ns;
     now_ = absl::Nanoseconds(now_ns);
   }
 
+  std::mt19937_64 random_;
+  const bool keeps_log_;
   std::vector<Entry> heap_;
   std::vector<Step> steps_;
   std::vector<size_t> free_;  // places in them
