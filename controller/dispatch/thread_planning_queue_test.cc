@@ -134,19 +134,6 @@ TEST_F(ThreadPlanningQueueTest, WhatIsAnsweredAtOnceGoesBeforePlansOnABusyProces
 TEST(ThreadPlanningQueueThreads, AreAtLeastTwoAndAsManyAsProcessorsUpToALimit) {
   EXPECT_EQ(ThreadPlanningQueue::ThreadsFor(0), 2);
   EXPECT_EQ(ThreadPlanningQueue::ThreadsFor(1), 2);
-TEST_F(ThreadPlanningQueueTest, WhatIsAnsweredAtOnceGoesBeforePlansOnABusyProcessor) {
-  ThreadPlanningQueue queue(2, clock_, metrics_);
-  Gate done;
-  int planning = 0;
-  queue.Post({.client = "a", .work = [&](const absl::Status& /*turn*/) {
-                planning = getpriority(PRIO_PROCESS, 0);
-                done.Open();
-              }});
-  done.Wait();
-  constexpr int kLeast = 19;  // that the system has
-  EXPECT_GT(planning, std::min(getpriority(PRIO_PROCESS, 0), kLeast - 1));
-}
-
   EXPECT_EQ(ThreadPlanningQueue::ThreadsFor(6), 6);
   EXPECT_EQ(ThreadPlanningQueue::ThreadsFor(128), 8);
 }
