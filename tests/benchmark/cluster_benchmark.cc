@@ -66,11 +66,11 @@ absl::StatusOr<nlohmann::json> MeasureMove(const Options& options) {
     destination_bytes = operation->report().destination_bytes();
   }
   RETURN_IF_ERROR(cluster->Check());
-  const double median = Median(seconds);
+  const double median = MedianOf(seconds);
   return nlohmann::json{{"seconds", median},
-                        {"fill_seconds", Median(fills)},
-                        {"read_seconds", Median(reads)},
-                        {"transfer_seconds", Median(transfers)},
+                        {"fill_seconds", MedianOf(fills)},
+                        {"read_seconds", MedianOf(reads)},
+                        {"transfer_seconds", MedianOf(transfers)},
                         {"destination_bytes", destination_bytes},
                         {"bytes_per_second", static_cast<double>(destination_bytes) / median}};
 }
@@ -91,7 +91,7 @@ absl::StatusOr<nlohmann::json> MeasureStart(const Options& options) {
     first_byte.push_back(std::max(0.0, before_dispatch) + report.first_byte_seconds());
     walls.push_back(wall);
   }
-  return nlohmann::json{{"first_byte_seconds", Median(first_byte)}, {"seconds", Median(walls)}};
+  return nlohmann::json{{"first_byte_seconds", MedianOf(first_byte)}, {"seconds", MedianOf(walls)}};
 }
 
 // Each daemon's share of a core while nothing happens.

@@ -65,7 +65,7 @@ class Rank {
     CHECK_EQ(collective.WrongElements(rank_,
                                       reinterpret_cast<const float*>(destination->bytes().data())),
              0);
-    return Median(std::move(seconds));
+    return MedianOf(std::move(seconds));
   }
 
  private:

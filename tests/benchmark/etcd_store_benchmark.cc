@@ -98,7 +98,7 @@ void Run(const Options& options) {
               1e3 * seconds[seconds.size() * 99 / 100],
               static_cast<double>(options.commits) / at_once);
   std::printf("%d objects of %d bytes are read in %.3f s (median of %d)\n",
-              static_cast<int>(options.objects), static_cast<int>(options.bytes), Median(loads),
+              static_cast<int>(options.objects), static_cast<int>(options.bytes), MedianOf(loads),
               static_cast<int>(loads.size()));
 }
 

@@ -116,7 +116,7 @@ absl::Status MeasuredTiles::Measure(const std::vector<MeasuredWork>& works, int 
     }
   }
   for (size_t i = 0; i < works.size(); ++i) {
-    table.Add(works[i], Median(seconds[i]), Median(copy_seconds[i]));
+    table.Add(works[i], MedianOf(seconds[i]), MedianOf(copy_seconds[i]));
   }
   return absl::OkStatus();
 }

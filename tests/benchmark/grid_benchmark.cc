@@ -92,7 +92,7 @@ void Measure(const Case& measured, const Options& options, TextTable& table) {
   table.AddRow({measured.name, absl::StrCat(measured.devices),
                 measured.microbatch == 0 ? "best" : absl::StrCat(measured.microbatch),
                 absl::StrCat(grids), absl::StrCat(ranking.feasible.size()),
-                FormatSeconds(Median(std::move(seconds))),
+                FormatSeconds(MedianOf(std::move(seconds))),
                 ranking.feasible.empty() ? "-" : ToString(ranking.feasible.front().shape.grid)});
 }
 

@@ -9,7 +9,7 @@
 
 namespace crossmesh {
 
-double Median(std::vector<double> values) {
+double MedianOf(std::vector<double> values) {
   CHECK(!values.empty()) << "a median of nothing";
   std::ranges::sort(values);
   const size_t middle = values.size() / 2;

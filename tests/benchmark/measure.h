@@ -6,7 +6,7 @@
 
 namespace crossmesh {
 
-double Median(std::vector<double> values);
+double MedianOf(std::vector<double> values);
 
 // Wall time of one call.
 double SecondsOf(absl::FunctionRef<void()> work);

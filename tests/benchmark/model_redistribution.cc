@@ -77,7 +77,7 @@ nlohmann::json MeasureModelRedistribution(bool no_relays) {
     figure["pairs"] = plan.tensors().groups().size();
     figure["search"] = plan.figures().search;
   }
-  figure["seconds"] = Median(seconds);
+  figure["seconds"] = MedianOf(seconds);
   return figure;
 }
 

@@ -127,10 +127,10 @@ nlohmann::json Measure(const std::string& name, int repeats) {
     unasked.push_back(result.unasked);
     totals.push_back(std::accumulate(result.seconds.begin(), result.seconds.end(), 0.0));
   }
-  measured["seconds"] = Median(totals);
-  measured["unasked_seconds"] = Median(unasked);
+  measured["seconds"] = MedianOf(totals);
+  measured["unasked_seconds"] = MedianOf(unasked);
   for (size_t phase = 0; phase < kPhases.size(); ++phase) {
-    measured["phases"][kPhases[phase]] = Median(phases[phase]);
+    measured["phases"][kPhases[phase]] = MedianOf(phases[phase]);
   }
   return measured;
 }

@@ -58,7 +58,7 @@ void PrintTimes(const std::string& searches, const std::vector<double>& seconds)
   Print({{"figure", "times"},
          {"searches", searches},
          {"count", seconds.size()},
-         {"median_seconds", Median(seconds)},
+         {"median_seconds", MedianOf(seconds)},
          {"percentile_99_seconds", Percentile(seconds, 0.99)},
          {"most_seconds", Percentile(seconds, 1)}});
 }

@@ -144,7 +144,7 @@ class Benchmark {
       });
     }
     for (End& end : ends_) end.WaitForStop();
-    return {Median(std::move(first_byte)), Median(std::move(arrived))};
+    return {MedianOf(std::move(first_byte)), MedianOf(std::move(arrived))};
   }
 
  private:

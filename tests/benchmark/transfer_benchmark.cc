@@ -56,10 +56,10 @@ class Transfers {
       slots.push_back(rates[2]);
       copied.push_back(rates[3]);
     }
-    return {{"tcp", Median(plain)},
-            {"tcp_checksums", Median(checked)},
-            {"slots", Median(slots)},
-            {"memcpy", Median(copied)}};
+    return {{"tcp", MedianOf(plain)},
+            {"tcp_checksums", MedianOf(checked)},
+            {"slots", MedianOf(slots)},
+            {"memcpy", MedianOf(copied)}};
   }
 
  private:

@@ -83,7 +83,7 @@ ROWS = (
                                      "controller/store/etcd/controller_store_etcd_test")))),
     Row("simulation", "R3, R17", 2000, "seeds", histories),
     Row("planted-bugs", "R4", 50, "seeds for each bug", planted_bugs),
-    Row("worker-deaths", "R5, R9", 20, "trials",
+    Row("worker-deaths", "R5, R9", 8, "trials by each strategy",
         Tests("tests/live/tests_live_test", LOSSES, variable=None, environment={"CROSSMESH_LOSS_MAX_MS": "1000"},
               measures="the replica failed # ms after signal 9")),
     Row("restarts", "R6", 20, "trials",
