@@ -80,6 +80,17 @@ TEST_F(OlderWorkerOfPipelineTest, ALayerProgramIsRefused) {
   EXPECT_THAT(gateway_.calls, IsEmpty());
 }
 
+TEST_F(OlderWorkerOfPipelineTest, ARehearsalBesideOthersIsRefused) {
+  PipelineRequest request = Request(1);
+  request.shown.set_rehearsal(true);
+  Start(std::move(request));
+  EXPECT_EQ(Latest().state(), v1::PIPELINE_RUN_STATE_FAILED);
+  EXPECT_THAT(Latest().error(),
+              AllOf(HasSubstr("rehearsal: expected workers of one release, found worker "),
+                    HasSubstr("w-d of version 7.8.9"), HasSubstr("upgrade the older one")));
+  EXPECT_THAT(gateway_.calls, IsEmpty());
+}
+
 TEST_F(OlderWorkerOfPipelineTest, APipelineRuns) {
   StartIterations(1);
   AcceptAll();

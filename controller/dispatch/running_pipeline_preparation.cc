@@ -114,6 +114,8 @@ void RunningPipeline::LookForWorkers() {
 absl::Status RunningPipeline::FindWorkers() {
   const std::vector<DeviceId> devices = DevicesOfRanks(*planned_);
   ASSIGN_OR_RETURN(workers_, environment_.workers.OwnersOf(devices));
+  // Each release fills tensors with bytes of its own.
+  if (run_.rehearsal()) RETURN_IF_ERROR(CheckSpeakAlike(workers_, "rehearsal"));
   const std::set<DeviceId> wanted(devices.begin(), devices.end());
   DevicesOfWorkers owned;
   for (const WorkerRecord& worker : workers_) {

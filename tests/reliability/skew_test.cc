@@ -7,6 +7,7 @@
 #include "common/base/version.h"
 #include "common/testing/status_matchers.h"
 #include "planner/layers/layer_program_codec.h"
+#include "tests/live/chain_pipeline.h"
 #include "tests/live/live_cluster.h"
 #include "tests/live/reshard_case.h"
 #include "tests/live/running_reshard.h"
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -154,6 +156,25 @@ TEST_F(SkewTest, ALayerProgramRunsOrIsRefused) {
 }
 
 // Of a worker that is at work: an idle one leaves at once.
+TEST_F(SkewTest, ARehearsalRunsWithWorkersOfOneReleaseAlone) {
+  v1::StartPipelineRequest start;
+  *start.mutable_inline_pipeline() = ChainPipeline(cluster_->workers(), 0.001);
+  start.set_request_id(NewRequestId());
+  start.set_rehearsal(true);
+  start.set_iterations(2);
+  ASSERT_OK_AND_ASSIGN(const v1::PipelineRun run,
+                       cluster_->client().StartPipeline(start, [](const v1::PipelineRun&) {}));
+  const auto is_old = [this](const auto& name) { return cluster_->IsOld(name); };
+  const auto old = std::ranges::count_if(cluster_->workers(), is_old);
+  if (old == 0 || old == std::ssize(cluster_->workers())) {
+    EXPECT_OK(OutcomeOf(run));
+  } else if (!HasOldController()) {
+    EXPECT_THAT(run.error(), HasSubstr("rehearsal: expected workers of one release"));
+  } else {
+    EXPECT_NE(run.state(), v1::PIPELINE_RUN_STATE_DONE);  // each found the other's bytes
+  }
+}
+
 TEST_F(SkewTest, ADrainIsTakenBackOrThatIsRefused) {
   ASSERT_OK_AND_ASSIGN(
       const auto reshard,

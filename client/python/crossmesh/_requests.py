@@ -160,7 +160,8 @@ def spec_message(
     _set_duration(spec.deadline, options.deadline)
     _set_duration(spec.stall_limit, options.stall_limit)
     if redistribution is not None:
-        # A controller of a release that knows no redistributions refuses the strategy, and would move summands as values.
+        # A controller of a release that knows no redistributions refuses the strategy, and would move summands as
+        # values.
         spec.strategy = options.strategy or "redistribute"
         spec.redistribution.CopyFrom(_wire.message("Redistribution")(**vars(redistribution)))
     return spec
