@@ -265,6 +265,17 @@ TEST_F(RunningOperationTest, AWorkerThatCannotBeReachedIsLostToTheOperation) {
   EXPECT_THAT(Latest("op-1").replicas(1).error(), HasSubstr("no route"));
 }
 
+// The next controller has not reached them yet: they would give up what it is about to take up.
+TEST_F(RunningOperationTest, WhenTheNextControllerHasATaskNobodyIsToldThatItsWorkerIsLost) {
+  Start(Request("op-1"));
+  AcceptAll();
+  At("a").End(absl::AbortedError("another call has taken over the task"));
+  Run();
+  Advance(TaskConnection::kPauseMax);
+  for (const std::string& host : Hosts()) EXPECT_THAT(At(host).heard, IsEmpty()) << host;
+  EXPECT_EQ(Latest("op-1").state(), v1::OPERATION_STATE_RUNNING);
+}
+
 TEST_F(RunningOperationTest, ARefusalFailsTheWorkersReplica) {
   Start(Request("op-1"));
   for (const std::string& host : Hosts()) {

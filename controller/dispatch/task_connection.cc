@@ -202,6 +202,12 @@ void TaskConnection::OnCallEnded(const absl::Status& status) {
                    as_receiver_});
     return;
   }
+  // The next controller has the task. What this one would tell others of it is not theirs to hear:
+  // those that the next one has not reached yet would obey.
+  if (accepted_ && absl::IsAborted(status)) {
+    let_go_ = true;
+    return;
+  }
   // An accepted task to which no call can attach again counts as lost with its worker.
   if (IsRefusal(status) || ++broken_calls_ >= kBrokenCallsMax) {
     let_go_ = true;
