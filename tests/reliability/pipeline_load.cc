@@ -15,6 +15,8 @@ namespace {
 
 constexpr int64_t kIterations = 10;
 constexpr double kSecondsOfAnOp = 0.001;
+// A controller keeps the last thousand.
+constexpr size_t kRunsKept = 900;
 
 }  // namespace
 
@@ -62,6 +64,7 @@ void PipelineLoad::Step() {
   ++counts_[StateName(run->state())];
   if (!run->error().empty()) why_ = run->error();
   ended_[run->id()] = *run;
+  if (ended_.size() > kRunsKept) ended_.erase(ended_.begin());
 }
 
 void PipelineLoad::Note(const v1::PipelineRun& run, Iterations& told) {

@@ -24,6 +24,7 @@
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
 #include <absl/time/time.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -70,7 +71,6 @@ class RollingUpgradeTest : public testing::Test {
     for (Thread& thread : threads) thread.Join();
     for (Load* const load : {static_cast<Load*>(&shadow), static_cast<Load*>(&overwriting)}) {
       load->Check();
-      EXPECT_THAT(load->Summary(), HasSubstr("COMMITTED"));
       std::cout << "upgrade, reshards: " << load->Summary() << "\n";
     }
     pipelines.Check();
@@ -85,10 +85,10 @@ class RollingUpgradeTest : public testing::Test {
       ASSERT_OK(cluster_->StartWorker(worker));
       starts_.Count(worker);
       ASSERT_OK(cluster_->WaitForWorker(worker, v1::WORKER_STATE_READY));
+      ExpectCommits(absl::StrCat("with-new-", worker));
     }
   }
   void UpgradeController() {
-    ASSERT_OK(cluster_->Stop(LiveCluster::kController));
     cluster_->Upgrade(LiveCluster::kController);
     ASSERT_OK(cluster_->StartController());
     ASSERT_OK(cluster_->WaitForAllWorkers());
@@ -136,12 +136,14 @@ class RollingUpgradeTest : public testing::Test {
 TEST_F(RollingUpgradeTest, OfTheWorkersAndThenTheController) {
   StartOld();
   UnderLoad([this] { UpgradeWorkers(); });
+  ASSERT_OK(cluster_->Stop(LiveCluster::kController));
   UpgradeController();
   ExpectCommits("after");
 }
 
 TEST_F(RollingUpgradeTest, OfTheControllerAndThenTheWorkers) {
   StartOld();
+  ASSERT_OK(cluster_->Stop(LiveCluster::kController));
   UpgradeController();
   UnderLoad([this] { UpgradeWorkers(); });
   ExpectCommits("after");
@@ -152,6 +154,7 @@ TEST_F(RollingUpgradeTest, WhatRanUnderTheControllerBeforeIsGivenUpAndLeavesTheO
   StartOld();
   v1::Operation begun;
   const auto reshard = BeginSlowly(begun);
+  cluster_->Kill(LiveCluster::kController);  // asked to stop, it lets operations end
   UpgradeController();
   EXPECT_THAT(cluster_->client().GetOperation(begun.id()),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr(begun.id())));
