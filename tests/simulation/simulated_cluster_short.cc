@@ -5,6 +5,7 @@
 #include "tests/simulation/simulated_state_folder.h"
 
 #include <algorithm>
+#include <span>
 
 #include <absl/strings/str_cat.h>
 
@@ -60,6 +61,9 @@ bool SimulatedCluster::HasAllEnded() const {
   const auto is_done = [](const auto& client) { return client->is_done(); };
   if (!std::ranges::all_of(clients_, is_done) || !is_done(pipeline_client_)) return false;
   if (!is_done(object_client_)) return false;
+  // One that has just ended is missed by nobody yet.
+  const auto processes = std::span(nodes_).first(controllers_.size() + workers_.size());
+  if (!std::ranges::all_of(processes, [](const auto& node) { return node->is_up(); })) return false;
   const bool has_leader =
       std::ranges::any_of(controllers_, [](const auto& controller) { return controller->leads(); });
   return has_leader &&
