@@ -2,6 +2,7 @@
 
 import os
 import re
+import textwrap
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,10 @@ use.
 {rows}"""
 
 
+def item(text: str) -> str:
+    return textwrap.fill(f"- {text}", 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
 @dataclass(frozen=True)
 class Result:
     name: str
@@ -36,9 +41,9 @@ class Result:
         lines = [f"## {self.name}\n",
                  f"{self.targets}: {self.length}, {self.seconds:.0f} s, {time.strftime('%Y-%m-%d')}, "
                  f"{os.cpu_count()} processors, load {self.load:.1f}.\n",
-                 *(f"- {line}" for line in self.told),
+                 *(item(line) for line in self.told),
                  # Where the programs have written more is of no use to others.
-                 *(f"- **missed**: {line.partition(', see ')[0]}" for line in self.failures)]
+                 *(item(f"**missed**: {line.partition(', see ')[0]}") for line in self.failures)]
         return "\n".join(lines) + "\n"
 
 
