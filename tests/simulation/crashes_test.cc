@@ -14,7 +14,7 @@
 namespace crossmesh {
 namespace {
 
-constexpr uint64_t kEveryWhich = 19;
+constexpr uint64_t kEveryWhich = 37;
 
 TEST(CrashesBeforeEffects, LoseNothingThatWasAcknowledged) {
   const uint64_t seeds = FromEnvironment("CROSSMESH_SIMULATION_SEEDS", 0);
