@@ -1,5 +1,7 @@
 #include "common/testing/random_cases.h"
 
+#include "common/testing/sanitizers.h"
+
 #include <algorithm>
 #include <cstdlib>
 
@@ -8,13 +10,7 @@
 namespace crossmesh {
 namespace {
 
-#if defined(__has_feature)
-constexpr int64_t kShare = __has_feature(thread_sanitizer)    ? 4
-                           : __has_feature(address_sanitizer) ? 2
-                                                              : 1;
-#else
-constexpr int64_t kShare = 1;
-#endif
+constexpr int64_t kShare = kHasThreadSanitizer ? 4 : kHasAddressSanitizer ? 2 : 1;
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include "common/base/clock.h"
 #include "common/base/thread.h"
 #include "common/testing/random_cases.h"
+#include "common/testing/sanitizers.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 #include "tests/live/live_cluster.h"
@@ -45,11 +46,6 @@ constexpr double kMbAnHourMax = 1;
 constexpr absl::Duration kWarmUpMin = absl::Seconds(90);
 // What an allocator keeps of peaks; of a sanitizer's there is no bound.
 constexpr double kMemoryNoiseMb = 32;
-#if defined(__has_feature)
-constexpr bool kMemorySaysNothing = __has_feature(address_sanitizer);
-#else
-constexpr bool kMemorySaysNothing = false;
-#endif
 
 // When clients and daemons had nothing to do.
 struct Sample {
@@ -155,7 +151,7 @@ class Soak {
                        "threads", [](const HeldResources& h) { return h.threads; }, 0)
                 << check(
                        "MB", [](const HeldResources& h) { return h.resident_mb; },
-                       kMemorySaysNothing ? 1e9 : kMemoryNoiseMb)
+                       kHasAddressSanitizer ? 1e9 : kMemoryNoiseMb)
                 << CheckAllocated(daemon) << "\n";
     }
     std::cout << "samples of memory: " << SamplesOf(kWarm, kRounds).size() << "\n"
