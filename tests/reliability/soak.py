@@ -23,7 +23,8 @@ leaks has more then.
 
 It fails when a daemon has more descriptors or threads than before, or 32 MB more memory; when what its allocator has
 given out grows by more than 1 MB an hour, with more than two standard errors; when a call fails, when an operation ends
-otherwise than it should, or when anything has not ended within 30 s.
+otherwise than it should, or when anything has not ended within 30 s. A run that warms up for less than 90 s says
+nothing of an hour, and may have three threads more, which pools get as there is more to do at a time.
 
     tests/reliability/run --build-dir {build_dir} --only soak --length soak={minutes} --seed {seed} --write
 
