@@ -63,13 +63,14 @@ template <typename Response>
 WorkerCallListener<Response> OnQueue(TaskQueue& queue, std::function<bool()> is_current,
                                      WorkerCallListener<Response> listener) {
   return {.on_message =
-              [&queue, is_current, hear = listener.on_message](Response response) {
+              [&queue, is_current, hear = std::move(listener.on_message)](Response response) {
                 queue.Post([is_current, hear, response = std::move(response)]() mutable {
                   if (is_current()) hear(std::move(response));
                 });
               },
           .on_end =
-              [&queue, is_current, hear = listener.on_end](const absl::Status& status) {
+              [&queue, is_current = std::move(is_current),
+               hear = std::move(listener.on_end)](const absl::Status& status) {
                 queue.Post([is_current, hear, status] {
                   if (is_current()) hear(status);
                 });
