@@ -396,7 +396,8 @@ class RunOptions:
     `checksums` of transfers are on. `iteration_deadline` is by default three times the prediction and 30 more;
     `stall_limit`, by default 5, is how long a peer may make no progress; `rejoin_limit`, by default 30, how long a
     failed iteration waits until all workers are there. With `stop_at_failure` the run ends with the first iteration
-    that fails. The same `request_id` with the same content is the same run for 24 hours.
+    that fails. The same `request_id` with the same content is the same run, for 24 hours unless the controller was told
+    otherwise.
     """
 
     iterations: int = 1
