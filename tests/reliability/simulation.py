@@ -49,4 +49,7 @@ def planted_bugs(setting: Setting, seeds: int) -> Outcome:
                       {"CROSSMESH_SIMULATION_SEEDS": str(seeds)})
     found = [int(seed) for seed in re.findall(r"^bug \w+: seed (\d+)", printed.text, re.MULTILINE)]
     told = [f"{len(found)} bugs are found, the last one by seed {max(found)}"] if found else []
+    crashes = re.findall(r"^crashes: \w+: seed \d+", printed.text, re.MULTILINE)
+    if crashes:
+        told.append(f"{len(crashes)} are found by a crash before some effect, too")
     return Outcome(told, [printed.failure] if printed.failure is not None else [])
