@@ -69,15 +69,15 @@ void EventLoop::Stop() {
 }
 
 bool EventLoop::Post(Task task) {
-  bool was_empty = false;
+  bool wakes = false;
   {
     MutexLock lock(mutex_);
     if (stopping_) return false;
-    was_empty = posted_.empty();
     posted_.push_back(std::move(task));
+    wakes = std::exchange(is_asleep_, false);
   }
-  // What is posted until the loop takes the list needs no signal of its own.
-  if (was_empty) wake_.Signal();
+  // A loop that does not sleep looks at what is posted before it does.
+  if (wakes) wake_.Signal();
   return true;
 }
 
@@ -140,7 +140,7 @@ int EventLoop::RunOnce(absl::Duration wait_max) {
     handled = RunReady();
   }
   if (handled == 0 && may_wait) {
-    if (ArmSources()) Wait(wait_max);
+    if (ArmSources() && FallAsleep()) Wait(wait_max);
     handled = RunReady();
   }
   return handled;
@@ -165,6 +165,7 @@ int EventLoop::RunReady() {
 int EventLoop::RunTasks() {
   {
     MutexLock lock(mutex_);
+    is_asleep_ = false;
     if (posted_.empty()) return 0;
     running_.swap(posted_);
   }
@@ -194,6 +195,12 @@ bool EventLoop::ArmSources() {
   bool armed = true;
   for (EventSource* source : sources_) armed = source->Arm() && armed;
   return armed;
+}
+
+bool EventLoop::FallAsleep() {
+  MutexLock lock(mutex_);
+  is_asleep_ = posted_.empty() && !stopping_;
+  return is_asleep_;
 }
 
 void EventLoop::Wait(absl::Duration wait_max) {

@@ -26,7 +26,8 @@ namespace crossmesh {
 // One thread that drives sources of events, such as transports, posted tasks and timers: everything
 // confined to the loop runs there and needs no lock. It sleeps in epoll while nothing happens;
 // right after a task or an event of a source it first looks again for `spin`, since the answer to a
-// message often comes sooner than a thread can be woken. A timer wakes the loop by itself.
+// message often comes sooner than a thread can be woken. A timer wakes the loop by itself, and what
+// is posted while it does not sleep costs no call of the system.
 //
 // Post and RunAndWait are thread-safe, everything else says where it may be called.
 class EventLoop {
@@ -92,12 +93,14 @@ class EventLoop {
   int RunTimers();
   bool ArmSources();
   void Wait(absl::Duration wait_max);
+  // Whether the loop may sleep: not when something was posted. From then on Post wakes it.
+  bool FallAsleep();
   bool stopping() const;
 
   const Clock& clock_;
   const Options options_;
   const UniqueFd epoll_;
-  EventFd wake_;  // set by Post
+  EventFd wake_;  // set by Post while the loop sleeps, and by Stop
   Thread thread_;
 
   // Confined to the loop.
@@ -111,6 +114,7 @@ class EventLoop {
 
   mutable Mutex mutex_;
   std::vector<Task> posted_ ABSL_GUARDED_BY(mutex_);
+  bool is_asleep_ ABSL_GUARDED_BY(mutex_) = false;  // or about to be, and was not woken
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -144,6 +144,16 @@ TEST_F(EventLoopTest, ASourceThatCannotBeArmedIsProgressedInstead) {
   loop_->RemoveSource(source);
 }
 
+TEST_F(EventLoopTest, WhatIsPostedWhileTheLoopFallsAsleepRuns) {
+  ASSERT_OK_AND_ASSIGN(EventFd event_fd, EventFd::Create());
+  FakeSource source(std::move(event_fd));
+  loop_->AddSource(source);
+  source.on_arm = [&] { loop_->Post(Note(1)); };
+  EXPECT_EQ(loop_->RunOnce(absl::InfiniteDuration()), 1);
+  EXPECT_THAT(notes_, ElementsAre(1));
+  loop_->RemoveSource(source);
+}
+
 TEST_F(EventLoopTest, ARemovedSourceIsLeftAlone) {
   ASSERT_OK_AND_ASSIGN(EventFd event_fd, EventFd::Create());
   FakeSource source(std::move(event_fd));
@@ -178,6 +188,15 @@ TEST(EventLoopThreadTest, ASleepingLoopWakesForATimer) {
   loop->RunAfter(absl::Milliseconds(20), [&] { ran = true; });
   while (!ran) loop->RunOnce(absl::InfiniteDuration());
   EXPECT_GE(clock.Monotonic() - start, absl::Milliseconds(20));
+}
+
+TEST(EventLoopThreadTest, WhatWasPostedToALoopThatWasAwakeDoesNotWakeItLater) {
+  RealClock clock;
+  ASSERT_OK_AND_ASSIGN(auto loop, EventLoop::Create(clock, {.spin = absl::ZeroDuration()}));
+  loop->Post([] {});
+  EXPECT_EQ(loop->RunOnce(absl::ZeroDuration()), 1);
+  loop->RunAfter(absl::Milliseconds(5), [] {});
+  EXPECT_EQ(loop->RunOnce(absl::InfiniteDuration()), 1);
 }
 
 TEST(EventLoopThreadTest, ALoopLooksAgainAfterATaskAndSleepsAfterATimer) {
