@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from programs import Benchmark, Figure, InTurn, Run, Script, Setting, Tests
 from random_kills import random_kills
-from simulation import histories, planted_bugs
+from simulation import calm_histories, histories, planted_bugs
 from skew import Skew
 from soak import soak
 
@@ -82,6 +82,7 @@ ROWS = (
                      for program in ("controller/store/controller_store_test", STORE,
                                      "controller/store/etcd/controller_store_etcd_test")))),
     Row("simulation", "R3, R17", 2000, "seeds", histories),
+    Row("calm-simulation", "R3", 24, "simulated hours of each load", calm_histories),
     Row("planted-bugs", "R4", 50, "seeds for each bug", planted_bugs),
     Row("worker-deaths", "R5, R9", 8, "trials by each strategy",
         Tests("tests/live/tests_live_test", LOSSES, variable=None, environment={"CROSSMESH_LOSS_MAX_MS": "1000"},

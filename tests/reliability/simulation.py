@@ -10,6 +10,10 @@ from programs import Outcome, Setting, execute
 
 HISTORIES = "Simulation.NothingThatMustNeverBeHappens"
 HISTORY_S = 540
+CALM_HISTORIES = "Simulation.CalmHistoriesHaveNoViolation"
+CALM_SEEDS = 2  # with an etcd, and with a disk
+REFRESH_S = 300  # between two reshards of those who refresh weights
+CALM_PAUSES_S = (REFRESH_S, 60, 10)
 RATE = 10_000  # times as fast as real time
 
 
@@ -41,6 +45,25 @@ def histories(setting: Setting, seeds: int) -> Outcome:
     same = execute(setting, "histories again", [program, f"--gtest_filter=-{HISTORIES}"],
                    {"CROSSMESH_CASES": str(min(seeds, 50))})
     return Outcome([told], failures + ([same.failure] if same.failure is not None else []))
+
+
+def calm_histories(setting: Setting, hours: int) -> Outcome:
+    """How fast simulated time goes follows from what happens in it."""
+    program = (setting.build_dir / "tests" / "simulation" / "tests_simulation_test").resolve()
+    outcome = Outcome()
+    for pause_s in CALM_PAUSES_S:
+        began = processor_time_s()
+        printed = execute(setting, f"a reshard every {pause_s} s", [program, f"--gtest_filter={CALM_HISTORIES}"],
+                          {"CROSSMESH_CALM_MINUTES": str(60 * hours), "CROSSMESH_CALM_PAUSE_SECONDS": str(pause_s)})
+        rate = CALM_SEEDS * 3600 * hours / (processor_time_s() - began)
+        told = f"{hours} h with a reshard every {pause_s} s: {rate:,.0f} times as fast as real time"
+        missed = pause_s == REFRESH_S and rate < RATE
+        (outcome.failures if missed else outcome.told).append(told + (f", expected {RATE:,}" if missed else ""))
+        if printed.failure is not None:
+            outcome.failures.append(printed.failure)
+        elif "[  PASSED  ] 1 test" not in printed.text:
+            outcome.failures.append(f"{CALM_HISTORIES} did not run, expected all targets to be built")
+    return outcome
 
 
 def planted_bugs(setting: Setting, seeds: int) -> Outcome:

@@ -31,7 +31,7 @@ SimulatedCluster::SimulatedCluster(const SimulationOptions& options)
       world_(options.seed, options.keeps_log),
       versions_(reshards_.size(), 0) {
   AddNodes();
-  if (options_.is_short) return;
+  if (options_.is_short || options_.calm.has_value()) return;
   faults_ = options_.faults.value_or(MakeFaults({.seed = options_.seed,
                                                  .controllers = std::ssize(controllers_),
                                                  .workers = kWorkers,
@@ -89,6 +89,7 @@ void SimulatedCluster::AddClients(const std::vector<SimulatedController*>& contr
                                                                  .history = history_,
                                                                  .controllers = controllers},
                                           client, HabitsOfClient(client)));
+    if (options_.calm.has_value()) continue;
     metadata_clients_.push_back(std::make_unique<SimulatedMetadataClient>(
         SimulatedMetadataClient::Ports{
             .node = node, .network = network_, .history = history_, .controllers = controllers},
@@ -107,6 +108,7 @@ void SimulatedCluster::AddPipelineClient(const std::vector<SimulatedController*>
 }
 
 bool SimulatedCluster::HasClient(int number) const {
+  if (options_.calm.has_value()) return number == 0;
   return options_.is_short || std::ranges::find(options_.clients, number) != options_.clients.end();
 }
 
@@ -126,7 +128,13 @@ SimulationResult SimulatedCluster::Run() {
   for (const auto& client : clients_) client->Start();
   for (const auto& client : metadata_clients_) client->Start();
   if (pipeline_client_ != nullptr) pipeline_client_->Start();
-  options_.is_short ? RunShort() : RunLong();
+  if (options_.is_short) {
+    RunShort();
+  } else if (options_.calm.has_value()) {
+    RunCalm();
+  } else {
+    RunLong();
+  }
   return {.violation = history_.violation(),
           .log = world_.log(),
           .digest = world_.digest(),
@@ -148,6 +156,12 @@ void SimulatedCluster::RunLong() {
   for (const auto& client : clients_) client->Finish();
   if (pipeline_client_ != nullptr) pipeline_client_->Finish();
   if (RunUntil(kEnd)) CheckEnd();
+}
+
+void SimulatedCluster::RunCalm() {
+  if (!RunUntil(options_.calm->length)) return;
+  clients_.front()->Finish();
+  if (RunUntil(options_.calm->length + (kEnd - kRequestsEnd))) CheckEnd();
 }
 
 bool SimulatedCluster::RunUntil(absl::Duration end) {

@@ -43,6 +43,8 @@ class SimulatedCluster {
   void AddPipelineClient(const std::vector<SimulatedController*>& controllers);
   bool HasClient(int number) const;
   void RunLong();
+  void RunCalm();
+  SimulatedClient::Habits HabitsOfClient(int number) const;
   bool IsOfStore(const SimulatedFault& fault) const;
   bool RunUntil(absl::Duration end);
   void CheckEnd();
@@ -56,7 +58,6 @@ class SimulatedCluster {
   void Lead(int node, std::shared_ptr<MetadataStore> store, uint64_t epoch);
 
   // Of short histories: simulated_cluster_short.cc.
-  SimulatedClient::Habits HabitsOfClient(int number) const;
   SimulatedPipelineClient::Habits HabitsOfPipelines() const;
   void AddObjectClient(const std::vector<SimulatedController*>& controllers);
   void RunShort();

@@ -22,6 +22,7 @@ constexpr absl::Duration kAnswersMax = absl::Seconds(2);
 }  // namespace
 
 SimulatedClient::Habits SimulatedCluster::HabitsOfClient(int number) const {
+  if (options_.calm.has_value()) return {.pause_max = 2 * options_.calm->reshard_every};
   if (!options_.is_short) return {};
   return {.operations = 1,
           .pause_max = kBeginMax,

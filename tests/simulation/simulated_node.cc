@@ -5,9 +5,8 @@
 namespace crossmesh {
 
 absl::Duration SimulatedNode::Monotonic() const {
-  const absl::Duration passed = world_.now() - speed_since_;
-  if (speed_ == 1) return elapsed_ + passed;
-  return elapsed_ + absl::Trunc(passed * speed_, absl::Nanoseconds(1));
+  if (speed_ == 1) return world_.now() + ahead_;
+  return elapsed_ + absl::Trunc((world_.now() - speed_since_) * speed_, absl::Nanoseconds(1));
 }
 
 absl::Time SimulatedNode::Now() const {
@@ -65,6 +64,7 @@ void SimulatedNode::Resume() {
 void SimulatedNode::SetSpeed(double speed) {
   elapsed_ = Monotonic();
   speed_since_ = world_.now();
+  ahead_ = elapsed_ - speed_since_;
   speed_ = speed;
 }
 

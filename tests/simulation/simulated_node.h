@@ -94,6 +94,7 @@ class SimulatedNode : private Clock {
   double speed_ = 1;
   absl::Duration speed_since_;                   // in the world's time
   absl::Duration elapsed_ = absl::Seconds(100);  // by the node's clock, until then
+  absl::Duration ahead_ = elapsed_;              // by which it was then before the world's
   absl::Duration wall_offset_;
 };
 

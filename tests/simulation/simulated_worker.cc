@@ -129,6 +129,7 @@ struct SimulatedWorker::Process {
     uint64_t generation = 1;  // as it was looked at last
   };
   std::vector<Destination> destinations;
+  bool had_tasks = false;              // after the last step
   std::optional<absl::Duration> wake;  // for which the node wakes it
   SimulatedSessionHost host;
   std::unique_ptr<SessionAgent> agent;
@@ -251,7 +252,10 @@ void SimulatedWorker::OnStepped() {
   ScheduleWake();
 }
 
+// Without a task nothing commits.
 void SimulatedWorker::LookAtDestinations() {
+  const bool has_tasks = process_->tasks.size() > 0;
+  if (!std::exchange(process_->had_tasks, has_tasks) && !has_tasks) return;
   for (Process::Destination& destination : process_->destinations) {
     const auto opened = process_->storages.Open(destination.key);
     CHECK_OK(opened);

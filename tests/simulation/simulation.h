@@ -18,6 +18,12 @@ struct SimulatedCrash {
   bool loses_power = false;  // its disk, as well
 };
 
+// A history in which nothing goes wrong and little happens.
+struct CalmHistory {
+  absl::Duration length;
+  absl::Duration reshard_every;  // on average
+};
+
 // One history of a cluster: a controller with a disk, or two with an etcd, four workers, and
 // clients; all of it simulated, in one thread.
 struct SimulationOptions {
@@ -27,6 +33,8 @@ struct SimulationOptions {
   // no fault but a crash.
   bool is_short = false;
   std::optional<SimulatedCrash> crash;
+  // In place of nine minutes with faults: one without any, whose only client reshards.
+  std::optional<CalmHistory> calm;
   // In place of those that follow from the seed.
   std::optional<std::vector<SimulatedFault>> faults;
   std::vector<int> clients = {0, 1, 2, 3};

@@ -33,6 +33,18 @@ TEST(Simulation, NothingThatMustNeverBeHappens) {
   EXPECT_GT(iterations, cases) << "iterations are seldom complete";
 }
 
+// tests/reliability/run takes days of them.
+TEST(Simulation, CalmHistoriesHaveNoViolation) {
+  const CalmHistory calm{
+      .length = absl::Minutes(FromEnvironment("CROSSMESH_CALM_MINUTES", 30)),
+      .reshard_every = absl::Seconds(FromEnvironment("CROSSMESH_CALM_PAUSE_SECONDS", 60))};
+  for (const uint64_t seed : {1, 2}) {  // with etcd, and with a state folder
+    const SimulationResult result = RunSimulation({.seed = seed, .calm = calm});
+    EXPECT_EQ(result.violation.value_or("nothing"), "nothing") << seed;
+    EXPECT_GT(result.committed * 2, calm.length / calm.reshard_every) << seed;
+  }
+}
+
 TEST(Simulation, TheSameSeedGivesTheSameLog) {
   for (const uint64_t seed : {3, 4}) {  // with etcd, and with a state folder
     const SimulationOptions options{.seed = seed, .keeps_log = true};
