@@ -70,7 +70,7 @@ function(crossmesh_module)
     add_library(${target} STATIC ${arg_SOURCES})
     target_link_libraries(${target} PUBLIC ${arg_DEPENDS} PRIVATE crossmesh_options)
     set(visibility PUBLIC)
-    target_precompile_headers(${target} REUSE_FROM crossmesh_precompiled_library)
+    _crossmesh_precompile(${target})
     _crossmesh_compile_as_ours(${target})
   else()
     add_library(${target} INTERFACE)
@@ -149,7 +149,7 @@ function(crossmesh_program)
   _crossmesh_add_executable(program "${arg_NAME}" "${arg_SOURCES}" "${arg_DEPENDS}")
   if(TARGET ${arg_NAME})
     set_target_properties(${arg_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
-    target_precompile_headers(${arg_NAME} REUSE_FROM crossmesh_precompiled_library)
+    _crossmesh_precompile(${arg_NAME})
     add_dependencies(programs ${arg_NAME})
   endif()
 endfunction()
@@ -170,7 +170,7 @@ function(crossmesh_shared_library)
     SOVERSION "${arg_VERSION}"
     LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/standin"
     LINK_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${arg_EXPORTS}")
-  target_precompile_headers(${target} REUSE_FROM crossmesh_precompiled_library)
+  _crossmesh_precompile(${target})
   _crossmesh_compile_as_ours(${target})
 endfunction()
 
@@ -193,11 +193,21 @@ function(_crossmesh_add_executable kind name sources depends)
   _crossmesh_compile_as_ours(${name})
 endfunction()
 
+function(_crossmesh_precompile target)
+  _crossmesh_folder(folder)
+  set(kind library)
+  if(CROSSMESH_AS_TESTS AND folder MATCHES "${CROSSMESH_AS_TESTS}")
+    set(kind test)
+    set_target_properties(${target} PROPERTIES CROSSMESH_TEST TRUE)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM crossmesh_precompiled_${kind})
+endfunction()
+
 function(_crossmesh_compile_as_ours target)
   set_target_properties(${target} PROPERTIES
     COMPILE_WARNING_AS_ERROR ${CROSSMESH_WARNINGS_AS_ERRORS}
     UNITY_BUILD ${CROSSMESH_JOINED}
-    UNITY_BUILD_BATCH_SIZE 8)
+    UNITY_BUILD_BATCH_SIZE 0)
 endfunction()
 
 # A header is included first by the source of its name (lint.format sees to that), so compiling that source shows that the
@@ -375,6 +385,23 @@ function(_crossmesh_protoc proto generated flags suffix result)
   set(${result} ${outputs} PARENT_SCOPE)
 endfunction()
 
+# Each generated file has tables of these names.
+function(_crossmesh_join_generated target)
+  set_target_properties(${target} PROPERTIES
+    UNITY_BUILD ${CROSSMESH_JOINED}
+    UNITY_BUILD_BATCH_SIZE 0
+    UNITY_BUILD_UNIQUE_ID CROSSMESH_FILE
+    UNITY_BUILD_CODE_BEFORE_INCLUDE [[
+#include <google/protobuf/generated_message_reflection.h>
+#define CROSSMESH_JOIN_EXPANDED(name, file) name##_##file
+#define CROSSMESH_JOIN(name, file) CROSSMESH_JOIN_EXPANDED(name, file)
+#define schemas CROSSMESH_JOIN(schemas, CROSSMESH_FILE)
+#define file_default_instances CROSSMESH_JOIN(file_default_instances, CROSSMESH_FILE)]]
+    UNITY_BUILD_CODE_AFTER_INCLUDE [[
+#undef schemas
+#undef file_default_instances]])
+endfunction()
+
 function(_crossmesh_proto_library name generated sources depends)
   add_library(crossmesh_${name} STATIC ${sources})
   target_include_directories(crossmesh_${name} SYSTEM PUBLIC "${generated}")
@@ -382,11 +409,12 @@ function(_crossmesh_proto_library name generated sources depends)
   if(CROSSMESH_WITH_PYTHON)  # whose extension has the messages
     set_target_properties(crossmesh_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   endif()
+  _crossmesh_join_generated(crossmesh_${name})
   # Uses of memory are watched, as in the code that uses the messages. Looking into generated code for undefined behaviour,
-  # or following its paths, would make it twice as dear to compile.
+  # following its paths, or optimising it would make it twice as dear to compile.
   if(CROSSMESH_SANITIZE)
     string(REGEX MATCH "address|thread" sanitizer "${CROSSMESH_SANITIZE}")
-    target_compile_options(crossmesh_${name} PRIVATE -fsanitize=${sanitizer})
+    target_compile_options(crossmesh_${name} PRIVATE -fsanitize=${sanitizer} -O0)
     target_link_options(crossmesh_${name} PUBLIC -fsanitize=${CROSSMESH_SANITIZE})
   endif()
 endfunction()

@@ -1,11 +1,12 @@
 # What every target of ours is compiled with. Nothing here is global: targets get it by linking crossmesh_options.
 
 option(CROSSMESH_WARNINGS_AS_ERRORS "Make compiler warnings errors" OFF)
-option(CROSSMESH_JOINED "Compile several sources of a target as one, in two thirds of the time" OFF)
+option(CROSSMESH_JOINED "Compile the sources of a target as one, in half of the time" OFF)
 option(CROSSMESH_ONLY_PURE "Skip every target that links gRPC or UCX, directly or not" OFF)
 option(CROSSMESH_ONLY_THREADED "Leave out the tests without threads" OFF)
 set(CROSSMESH_SANITIZE "" CACHE STRING "Value of -fsanitize=, e.g. address,undefined")
 set(CROSSMESH_TEST_OPTIONS "" CACHE STRING "Further compiler options for test programs, e.g. -O0")
+set(CROSSMESH_AS_TESTS "" CACHE STRING "Folders, by a regular expression, whose sources are compiled as tests are")
 
 find_program(CROSSMESH_CCACHE ccache)
 mark_as_advanced(CROSSMESH_CCACHE)

@@ -23,7 +23,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
@@ -36,26 +35,11 @@ constexpr const char* kSmall =
     "--manifest client/cli/testdata/small.json --source 'x=2 on a.0,b.0' --source-layout '[x, -]' "
     "--destination 'y=2 on c.0,d.0' --destination-layout '[-, y]'";
 
-// The document of a command that must succeed.
-nlohmann::json DocumentOf(const std::string& arguments) {
-  const ProgramResult result = Crossmesh(arguments + " --json");
-  EXPECT_EQ(result.exit_status, 0) << result.error;
-  return nlohmann::json::parse(result.out, nullptr, /*allow_exceptions=*/false);
-}
-
 // The output of a command that must succeed.
 std::string TextOf(const std::string& arguments) {
   const ProgramResult result = Crossmesh(arguments);
   EXPECT_EQ(result.exit_status, 0) << result.error;
   return result.out;
-}
-
-// The error of a command that must fail, and print nothing else.
-std::string ErrorOf(const std::string& arguments) {
-  const ProgramResult result = Crossmesh(arguments);
-  EXPECT_NE(result.exit_status, 0) << arguments;
-  EXPECT_THAT(result.out, IsEmpty()) << arguments;
-  return result.error;
 }
 
 TEST(CliTest, EveryCommandHasHelpWithExamples) {

@@ -23,15 +23,15 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::UnorderedElementsAre;
 
-constexpr int64_t kNow = 1'800'000'000;
+constexpr int64_t kStatusTime = 1'800'000'000;
 constexpr int64_t kMebibyte = 1 << 20;
 
 class ClusterProblemsTest : public testing::Test {
  protected:
   ClusterProblemsTest() {
     v1::Controller& controller = view_.controller;
-    controller.mutable_time()->set_seconds(kNow);
-    controller.mutable_start_time()->set_seconds(kNow - 100);
+    controller.mutable_time()->set_seconds(kStatusTime);
+    controller.mutable_start_time()->set_seconds(kStatusTime - 100);
     store().set_kind("sqlite");
     store().set_free_bytes(1000 * kMebibyte);
     store().set_free_bytes_min(64 * kMebibyte);
@@ -39,7 +39,7 @@ class ClusterProblemsTest : public testing::Test {
       v1::Worker& worker = view_.workers.emplace_back();
       worker.set_name(name);
       worker.set_state(v1::WORKER_STATE_READY);
-      worker.mutable_last_heartbeat_time()->set_seconds(kNow - 7);
+      worker.mutable_last_heartbeat_time()->set_seconds(kStatusTime - 7);
     }
   }
   v1::ControllerStore& store() { return *view_.controller.mutable_store(); }
@@ -96,7 +96,7 @@ TEST_F(ClusterProblemsTest, ALinkThatHasFailedIsNamedOnce) {
   v1::FailedLink& link = *view_.workers[0].add_failed_links();
   link.set_peer("b");
   link.set_reason("worker b is lost: no bytes");
-  link.mutable_time()->set_seconds(kNow - 5);
+  link.mutable_time()->set_seconds(kStatusTime - 5);
   *worker().add_failed_links() = link;
   worker().mutable_failed_links(0)->set_peer("a");
   ExpectOnly("the link between workers a and b has failed: worker b is lost: no bytes", "network");
@@ -130,9 +130,9 @@ TEST_F(ClusterProblemsTest, FailuresOfDiskAndBackupsAreCounted) {
 }
 
 TEST_F(ClusterProblemsTest, AStoreWithoutACopyOfADayIsForgotten) {
-  view_.controller.mutable_start_time()->set_seconds(kNow - 24 * 3600 - 1);
+  view_.controller.mutable_start_time()->set_seconds(kStatusTime - 24 * 3600 - 1);
   ExpectOnly("was not copied for", "--backup-dir FOLDER");
-  store().mutable_backup_time()->set_seconds(kNow - 60);
+  store().mutable_backup_time()->set_seconds(kStatusTime - 60);
   EXPECT_THAT(ProblemsOf(view_), IsEmpty());
   store().clear_backup_time();
   store().set_kind("memory");
@@ -142,9 +142,9 @@ TEST_F(ClusterProblemsTest, AStoreWithoutACopyOfADayIsForgotten) {
 TEST_F(ClusterProblemsTest, AControllerWithoutAnotherOneIsAlone) {
   store().set_kind("etcd");
   ExpectOnly("no other controller stands by", "--etcd");
-  view_.controller.mutable_start_time()->set_seconds(kNow - 10);
+  view_.controller.mutable_start_time()->set_seconds(kStatusTime - 10);
   EXPECT_THAT(ProblemsOf(view_), IsEmpty());
-  view_.controller.mutable_start_time()->set_seconds(kNow - 1000);
+  view_.controller.mutable_start_time()->set_seconds(kStatusTime - 1000);
   view_.controller.add_standbys()->set_address("192.0.2.2:7400");
   EXPECT_THAT(ProblemsOf(view_), IsEmpty());
   EXPECT_THAT(StatusText(view_), HasSubstr("192.0.2.2:7400"));

@@ -26,19 +26,6 @@ constexpr char kTwoHosts[] =
     "redistribute --mesh 'node=2,gpu=4 on a.0-3,b.0-3' --shape '[4096, 4096]' "
     "--source '[node*gpu, -]' --destination '[-, -]' ";
 
-nlohmann::json DocumentOf(const std::string& arguments) {
-  const ProgramResult result = Crossmesh(absl::StrCat(arguments, " --json"));
-  EXPECT_EQ(result.exit_status, 0) << result.error;
-  return nlohmann::json::parse(result.out, nullptr, false);
-}
-
-std::string ErrorOf(const std::string& arguments) {
-  const ProgramResult result = Crossmesh(arguments);
-  EXPECT_NE(result.exit_status, 0) << result.out;
-  EXPECT_EQ(result.out, "");
-  return result.error;
-}
-
 TEST(RedistributeCommandTest, StepsAreShownBesideThoseOfOthers) {
   const ProgramResult result = Crossmesh(absl::StrCat(kTwoHosts, "--cap 100000000"));
   EXPECT_EQ(result.exit_status, 0) << result.error;
@@ -148,17 +135,17 @@ TEST(RedistributeCommandTest, AProgramIsPrintedAlone) {
 }
 
 // All tensors of a model, on four devices.
-constexpr char kModel[] =
+constexpr char kModelByRules[] =
     "redistribute --manifest examples/gpt2.json --mesh 'fsdp=4 on a.0-1,b.0-1' "
     "--source '[fsdp, ...] chunk' --destination-mesh 'replica=2,model=2 on a.0-1,b.0-1' "
     "--destination-rules examples/gpt2.tp.rules ";
 
 TEST(RedistributeCommandTest, AModelIsPlannedAsOneAndExplainedPairByPair) {
-  const ProgramResult planned = Crossmesh(kModel);
+  const ProgramResult planned = Crossmesh(kModelByRules);
   EXPECT_EQ(planned.exit_status, 0) << planned.error;
   EXPECT_THAT(planned.out, AllOf(HasSubstr("redistribute"), HasSubstr("device peak"),
                                  Not(HasSubstr("one_axis"))));
-  const nlohmann::json document = DocumentOf(absl::StrCat(kModel, "--explain"));
+  const nlohmann::json document = DocumentOf(absl::StrCat(kModelByRules, "--explain"));
   EXPECT_EQ(document["summary"]["strategy"], "redistribute");
   int64_t tensors = 0;
   for (const nlohmann::json& pair : document["pairs"]) {
@@ -167,33 +154,33 @@ TEST(RedistributeCommandTest, AModelIsPlannedAsOneAndExplainedPairByPair) {
   }
   EXPECT_EQ(document["summary"]["tensors"], std::to_string(tensors));
   EXPECT_GT(document["pairs"].size(), 3);
-  const ProgramResult explained = Crossmesh(absl::StrCat(kModel, "--explain"));
+  const ProgramResult explained = Crossmesh(absl::StrCat(kModelByRules, "--explain"));
   // By the axes that the meshes are called by, and by those that they have in common.
   EXPECT_THAT(explained.out, AllOf(HasSubstr("all_gather"), HasSubstr("replica*model"),
                                    HasSubstr("more of shape"), HasSubstr("BESIDE")));
-  EXPECT_THAT(ErrorOf(absl::StrCat(kModel, "--emit torch")),
+  EXPECT_THAT(ErrorOf(absl::StrCat(kModelByRules, "--emit torch")),
               HasSubstr("expected one pair of layouts, found "));
 }
 
 TEST(RedistributeCommandTest, TheCapOfAModelIsForAllTensorsTogether) {
-  const nlohmann::json free = DocumentOf(kModel);
+  const nlohmann::json free = DocumentOf(kModelByRules);
   const int64_t peak = std::stoll(free["peak_device_bytes"].get<std::string>());
-  const std::string error = ErrorOf(absl::StrCat(kModel, "--cap 1000000"));
+  const std::string error = ErrorOf(absl::StrCat(kModelByRules, "--cap 1000000"));
   EXPECT_THAT(error, AllOf(HasSubstr("expected at most 1000000"), HasSubstr("found ")));
   // The least has nothing between steps: source, destination and its shadow.
   const int64_t least = std::stoll(error.substr(error.rfind("found ") + 6));
   EXPECT_LE(least, peak);
-  EXPECT_EQ(Crossmesh(absl::StrCat(kModel, "--cap ", least)).exit_status, 0);
-  EXPECT_NE(Crossmesh(absl::StrCat(kModel, "--cap ", least - 1)).exit_status, 0);
+  EXPECT_EQ(Crossmesh(absl::StrCat(kModelByRules, "--cap ", least)).exit_status, 0);
+  EXPECT_NE(Crossmesh(absl::StrCat(kModelByRules, "--cap ", least - 1)).exit_status, 0);
 }
 
 TEST(RedistributeCommandTest, ASourceThatIsReleasedIsCountedOnce) {
   const auto peak_of = [](const std::string& flags) {
-    const nlohmann::json summary = DocumentOf(absl::StrCat(kModel, flags));
+    const nlohmann::json summary = DocumentOf(absl::StrCat(kModelByRules, flags));
     return std::stoll(summary["peak_device_bytes"].get<std::string>());
   };
   EXPECT_LT(peak_of("--release-source"), peak_of("--in-place"));
-  EXPECT_THAT(ErrorOf(absl::StrCat(kModel, "--release-source --shadow")),
+  EXPECT_THAT(ErrorOf(absl::StrCat(kModelByRules, "--release-source --shadow")),
               HasSubstr("release_source: expected binding in_place"));
 }
 
@@ -205,13 +192,15 @@ TEST(RedistributeCommandTest, AMethodOfTheLiteratureTakesTheSteps) {
 
 TEST(RedistributeCommandTest, WhereStoragesAreNamedItRunsAndExplainingDoesNot) {
   const std::string storages = absl::StrCat(
-      kModel, "--source-storage a --destination-storage b --controller 127.0.0.1:1 --timeout 1s ");
+      kModelByRules,
+      "--source-storage a --destination-storage b --controller 127.0.0.1:1 --timeout 1s ");
   EXPECT_THAT(ErrorOf(storages), HasSubstr("controller 127.0.0.1:1"));
-  EXPECT_THAT(ErrorOf(absl::StrCat(kModel, "--source-storage a --destination-storage b")),
+  EXPECT_THAT(ErrorOf(absl::StrCat(kModelByRules, "--source-storage a --destination-storage b")),
               HasSubstr("--controller"));
-  EXPECT_EQ(Crossmesh(absl::StrCat(kModel, "--source-storage a --destination-storage b --explain"))
-                .exit_status,
-            0);
+  EXPECT_EQ(
+      Crossmesh(absl::StrCat(kModelByRules, "--source-storage a --destination-storage b --explain"))
+          .exit_status,
+      0);
 }
 
 TEST(RedistributeCommandTest, WhatMeansNothingIsNamed) {

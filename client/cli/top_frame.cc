@@ -17,7 +17,7 @@ namespace {
 
 // Below this bars would take the room of figures.
 constexpr int kBarColumnsMin = 100;
-constexpr int kBarWidth = 16;
+constexpr int kShareBarWidth = 16;
 constexpr size_t kSectionRowsMin = 3;  // a table's header, and one row
 
 std::vector<std::string> LinesOf(const TextTable& table) {
@@ -41,7 +41,7 @@ std::string ShareText(const std::optional<double>& rate, int64_t most, bool has_
   if (!rate.has_value() || most <= 0) return "-";
   const double share = *rate / static_cast<double>(most);
   const std::string percent = absl::StrCat(std::llround(share * 100), " %");
-  return has_bar ? absl::StrCat(ShareBar(share, kBarWidth), " ", percent) : percent;
+  return has_bar ? absl::StrCat(ShareBar(share, kShareBarWidth), " ", percent) : percent;
 }
 
 // The host of "node-a.0-3".

@@ -16,8 +16,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr int64_t kNic = 1'000'000'000;
-constexpr int64_t kLinks = 8 * kNic;
+constexpr int64_t kPortRate = 1'000'000'000;
+constexpr int64_t kLinks = 8 * kPortRate;
 
 // Ranks 0 and 1 are GPUs of host a, 2 and 3 of b, 4 and 5 of c, 6 and 7 of d.
 struct Wiring {
@@ -29,10 +29,10 @@ struct Wiring {
 GpuNetwork NetworkOf(const Wiring& wiring) {
   std::vector<Host> hosts;
   for (const std::string name : {"a", "b", "c", "d"}) {
-    Host host{.name = name, .nics = {{"n0", kNic, kNic, 0, 0}}};
-    if (!wiring.shares_nics) host.nics.push_back({"n1", kNic, kNic, 0, 0});
-    host.gpus = {{0, "n0", kLinks, kLinks, 100 * kNic},
-                 {1, wiring.shares_nics ? "n0" : "n1", kLinks, kLinks, 100 * kNic}};
+    Host host{.name = name, .nics = {{"n0", kPortRate, kPortRate, 0, 0}}};
+    if (!wiring.shares_nics) host.nics.push_back({"n1", kPortRate, kPortRate, 0, 0});
+    host.gpus = {{0, "n0", kLinks, kLinks, 100 * kPortRate},
+                 {1, wiring.shares_nics ? "n0" : "n1", kLinks, kLinks, 100 * kPortRate}};
     hosts.push_back(std::move(host));
   }
   std::vector<Rack> racks;
@@ -66,32 +66,32 @@ void ExpectRate(double expected, const Wiring& wiring, const Groups& groups) {
 }
 
 TEST(RingPrediction, AGroupHasTheNicsOfItsOwnGpus) {
-  ExpectRate(kNic, {}, {{0, 2}, {1, 3}});
-  ExpectRate(2 * kNic, {}, {{0, 1, 2, 3}});
+  ExpectRate(kPortRate, {}, {{0, 2}, {1, 3}});
+  ExpectRate(2 * kPortRate, {}, {{0, 1, 2, 3}});
   // The slowest host of the slowest group decides.
-  ExpectRate(kNic, {}, {{0, 1, 2}});
-  ExpectRate(kNic, {}, {{0, 1, 2, 3}, {4, 6}});
+  ExpectRate(kPortRate, {}, {{0, 1, 2}});
+  ExpectRate(kPortRate, {}, {{0, 1, 2, 3}, {4, 6}});
 }
 
 TEST(RingPrediction, GroupsThatShareANicHaveEqualPartsOfIt) {
-  ExpectRate(kNic / 2.0, {.shares_nics = true}, {{0, 2}, {1, 3}});
-  ExpectRate(kNic, {.shares_nics = true}, {{0, 1, 2, 3}});
+  ExpectRate(kPortRate / 2.0, {.shares_nics = true}, {{0, 2}, {1, 3}});
+  ExpectRate(kPortRate, {.shares_nics = true}, {{0, 1, 2, 3}});
 }
 
 TEST(RingPrediction, InsideAHostLinksAreTheLimit) {
   ExpectRate(kLinks, {}, {{0, 1}, {2, 3}});
   // NICs of those that leave it, in the same step.
-  ExpectRate(kNic, {}, {{0, 1}, {2, 4}});
+  ExpectRate(kPortRate, {}, {{0, 1}, {2, 4}});
 }
 
 TEST(RingPrediction, RingsThatPassARacksUplinkShareIt) {
-  const Wiring racks{.uplink = kNic / 2};
-  ExpectRate(kNic / 2.0, racks, {{0, 4}});
-  ExpectRate(kNic / 4.0, racks, {{0, 4}, {1, 5}});
-  ExpectRate(kNic / 8.0, racks, {{0, 4}, {1, 5}, {2, 6}, {3, 7}});
+  const Wiring racks{.uplink = kPortRate / 2};
+  ExpectRate(kPortRate / 2.0, racks, {{0, 4}});
+  ExpectRate(kPortRate / 4.0, racks, {{0, 4}, {1, 5}});
+  ExpectRate(kPortRate / 8.0, racks, {{0, 4}, {1, 5}, {2, 6}, {3, 7}});
   // One that stays in a rack does not pass it.
-  ExpectRate(kNic / 2.0, racks, {{0, 4}, {1, 2}});
-  ExpectRate(kNic, racks, {{0, 2}, {1, 3}, {4, 6}, {5, 7}});
+  ExpectRate(kPortRate / 2.0, racks, {{0, 4}, {1, 2}});
+  ExpectRate(kPortRate, racks, {{0, 2}, {1, 3}, {4, 6}, {5, 7}});
 }
 
 TEST(RingPrediction, AnAllReducePassesTwiceAndAGatherIsHashed) {
@@ -106,7 +106,7 @@ TEST(RingPrediction, AnAllReducePassesTwiceAndAGatherIsHashed) {
   };
   const double scatter = of_bytes(StepCollective::kReduceScatter);
   EXPECT_NEAR(of_bytes(StepCollective::kAllReduce), 2 * scatter, scatter * 1e-6);
-  EXPECT_NEAR(of_bytes(StepCollective::kAllGather) - scatter, 4.0 * kBytes / (100.0 * kNic),
+  EXPECT_NEAR(of_bytes(StepCollective::kAllGather) - scatter, 4.0 * kBytes / (100.0 * kPortRate),
               scatter * 1e-6);
 }
 

@@ -1,11 +1,6 @@
 #include "planner/parallelism/exchange_bytes.h"
 
 namespace crossmesh {
-namespace {
-
-constexpr double kOptimizerBytes = 12;  // master copy and two moments, 4 bytes each
-
-}  // namespace
 
 PassBytes BytesOf(const ContextExchange& exchange) {
   const auto others = static_cast<double>(exchange.parts - 1);

@@ -36,6 +36,9 @@ struct ExpertExchange {
 };
 PassBytes BytesOf(const ExpertExchange& exchange);
 
+// Of a parameter: master copy and two moments, 4 bytes each.
+inline constexpr double kOptimizerBytes = 12;
+
 // Copies over a data axis, of which more and more is cut (arXiv 1910.02054).
 struct ZeroShape {
   double parameters = 0;  // of a device if nothing were cut

@@ -1,13 +1,14 @@
 #include "planner/parallelism/memory_model.h"
 
+#include "planner/parallelism/exchange_bytes.h"
+
 #include <algorithm>
 #include <array>
 
 namespace crossmesh {
 namespace {
 
-constexpr double kMaskBytes = 1;  // of dropout, an element
-constexpr double kOptimizerBytes = 12;
+constexpr double kMaskBytes = 1;          // of dropout, an element
 constexpr double kScoreElementBytes = 5;  // softmax input and output's mask, as Megatron counts
 
 // Of a device, before anything is cut over data.

@@ -17,9 +17,9 @@ namespace {
 
 constexpr double kForwardSeconds = 0.15;
 constexpr double kGradientSeconds = 0.1;
-constexpr int64_t kColumns = 8;
+constexpr int64_t kBatchColumns = 8;
 constexpr absl::Duration kIterationDeadline = absl::Seconds(20);
-constexpr absl::Duration kStallLimit = absl::Seconds(2);
+constexpr absl::Duration kRunStallLimit = absl::Seconds(2);
 // Calls that do not end are given up after RunningPipeline::kEndingGrace.
 constexpr absl::Duration kFailureLimit = absl::Seconds(8);
 constexpr int64_t kRunsAtOnce = 2;  // the client's, and one that it does not wait for
@@ -35,7 +35,7 @@ v1::PipelineSpec PipelineOf(const std::string& run) {
   }
   auto& tensor = *spec.mutable_edges(0)->mutable_tensors(0)->mutable_tensor();
   tensor.set_name(run);
-  tensor.set_shape(1, kColumns);
+  tensor.set_shape(1, kBatchColumns);
   return spec;
 }
 
@@ -46,7 +46,7 @@ int64_t LastTried(const v1::PipelineRun& run) {
 PipelineRequest RequestOf(v1::PipelineRun shown) {
   PipelineRequest request;
   request.iteration_deadline = kIterationDeadline;
-  request.stall_limit = kStallLimit;
+  request.stall_limit = kRunStallLimit;
   request.resumption = shown.request_id();
   request.client = shown.request_id();
   request.plan = [run = shown.request_id()](CancelCheck) -> PipelineRequest::Planned {

@@ -7,7 +7,7 @@
 namespace crossmesh {
 namespace {
 
-constexpr size_t kWorkers = 4;  // each of which computes a part of a rank
+constexpr size_t kPartsOfARank = 4;  // each of which computes a part of a rank
 
 }  // namespace
 
@@ -61,9 +61,9 @@ void SimulatedRunHistory::CheckComplete(const std::string& run, int64_t iteratio
   Run& known = runs_[run];
   if (known.failed.contains(iteration)) Violated(run, iteration, "has failed, and is complete");
   const auto& parts = known.iterations[iteration];
-  const bool is_done = parts.size() == kWorkers && std::ranges::all_of(parts, [](const auto& part) {
-                         return part.second.ops_left == 0;
-                       });
+  const bool is_done =
+      parts.size() == kPartsOfARank &&
+      std::ranges::all_of(parts, [](const auto& part) { return part.second.ops_left == 0; });
   if (!is_done) Violated(run, iteration, "is said to be complete before all have computed it");
 }
 

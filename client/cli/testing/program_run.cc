@@ -15,6 +15,7 @@
 #include <absl/strings/str_cat.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -132,6 +133,19 @@ ProgramResult RunShell(const std::string& command, absl::Duration limit) {
 
 ProgramResult Crossmesh(const std::string& arguments) {
   return RunShell(absl::StrCat("\"$CROSSMESH\" ", arguments));
+}
+
+nlohmann::json DocumentOf(const std::string& arguments) {
+  const ProgramResult result = Crossmesh(arguments + " --json");
+  EXPECT_EQ(result.exit_status, 0) << arguments << ": " << result.error;
+  return nlohmann::json::parse(result.out, nullptr, /*allow_exceptions=*/false);
+}
+
+std::string ErrorOf(const std::string& arguments) {
+  const ProgramResult result = Crossmesh(arguments);
+  EXPECT_NE(result.exit_status, 0) << arguments;
+  EXPECT_EQ(result.out, "") << arguments;
+  return result.error;
 }
 
 void ExpectGolden(const std::string& name, const std::string& text) {

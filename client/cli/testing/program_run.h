@@ -5,6 +5,7 @@
 #include <string>
 
 #include <absl/time/time.h>
+#include <nlohmann/json_fwd.hpp>
 
 namespace crossmesh {
 
@@ -21,6 +22,12 @@ ProgramResult RunShell(const std::string& command, absl::Duration limit = absl::
 
 // The program with `arguments`, as a shell takes them.
 ProgramResult Crossmesh(const std::string& arguments);
+
+// What it writes as JSON, where it must succeed.
+nlohmann::json DocumentOf(const std::string& arguments);
+
+// What it writes to standard error, where it must fail and write nothing else.
+std::string ErrorOf(const std::string& arguments);
 
 std::string ReadAll(const std::string& path);
 
