@@ -36,6 +36,8 @@ class Controller {
     // Memory of all requests at once; if not given, as RequestBudget::DefaultOf the memory that
     // this process may use.
     std::optional<int64_t> request_bytes_max;
+    // Memory of plans that are kept for further requests.
+    int64_t plan_bytes_max = int64_t{512} << 20;
     // How long request ids are remembered.
     absl::Duration request_ids_for = absl::Hours(24);
     // Of workers that come: at once after a quiet time, and from then on.

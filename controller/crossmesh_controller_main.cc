@@ -90,6 +90,11 @@ void Declare(CLI::App& app, Flags& flags) {
                  "given, an eighth of what the machine or its control group has, from 64M to 1G")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->check(CLI::Range(int64_t{1} << 20, int64_t{1} << 40));
+  app.add_option("--plan-memory-max", flags.controller.plan_bytes_max,
+                 "Bytes of memory for plans that are kept for further requests, e.g. 64M")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->check(CLI::Range(int64_t{1} << 20, int64_t{1} << 40))
+      ->default_str("512M");
   app.add_option("--request-ids-for", flags.request_ids_for,
                  "How long a request id is remembered, e.g. 2h: where more than 12 new requests a "
                  "second come all day, more than a million, which is the bound, would be")

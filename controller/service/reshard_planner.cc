@@ -44,13 +44,12 @@ struct ReshardPlanner::Ticket::Draft {
   ReshardRequest request;  // without its tensors
 };
 
-ReshardPlanner::ReshardPlanner(Catalog& catalog, const WorkerRegistry& workers, const Clock& clock,
-                               ControllerMetrics& metrics)
-    : catalog_(catalog),
-      workers_(workers),
-      clock_(clock),
-      metrics_(metrics),
-      cache_(std::make_shared<PlanCache<PlannedReshard>>(kCacheBytesMax)) {}
+ReshardPlanner::ReshardPlanner(const Environment& environment, int64_t cache_bytes_max)
+    : catalog_(environment.catalog),
+      workers_(environment.workers),
+      clock_(environment.clock),
+      metrics_(environment.metrics),
+      cache_(std::make_shared<PlanCache<PlannedReshard>>(cache_bytes_max)) {}
 
 absl::StatusOr<ReshardPlanner::Ticket> ReshardPlanner::Open(
     const v1::ReshardSpec& spec, absl::FunctionRef<absl::Status()> room) {

@@ -27,11 +27,15 @@ class PlanCache;
 // proves, and keeps what was planned. Thread-safe.
 class ReshardPlanner {
  public:
-  static constexpr int64_t kCacheBytesMax = int64_t{512} << 20;  // of memory that plans keep
-
   // All outlive it; `workers` are asked whether they have NCCL M2N.
-  ReshardPlanner(Catalog& catalog, const WorkerRegistry& workers, const Clock& clock,
-                 ControllerMetrics& metrics);
+  struct Environment {
+    Catalog& catalog;
+    const WorkerRegistry& workers;
+    const Clock& clock;
+    ControllerMetrics& metrics;
+  };
+  // Plans are kept for further requests as long as they have no more memory than that together.
+  ReshardPlanner(const Environment& environment, int64_t cache_bytes_max);
 
   // A specification that can be planned.
   struct Ticket {

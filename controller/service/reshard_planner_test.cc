@@ -84,7 +84,7 @@ class ReshardPlannerTest : public ::testing::Test {
   ControllerMetrics metrics_;
   DeafListener listener_;
   WorkerRegistry workers_{WorkerRegistry::Options{}, clock_, listener_};
-  ReshardPlanner planner_{catalog_, workers_, clock_, metrics_};
+  ReshardPlanner planner_{{catalog_, workers_, clock_, metrics_}, int64_t{1} << 20};
   int64_t train_ = 0;
   int64_t model_ = 0;
 };
