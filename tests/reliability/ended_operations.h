@@ -9,6 +9,7 @@ class EndedOperations {
  public:
   // The place of one that has ended now.
   int Count() { return count_++; }
+  int count() const { return count_; }
   // Whether a controller still has it: it keeps the last thousand that have ended, and hears of
   // ends in another order than clients do.
   bool IsKept(int place) const { return place >= count_ - kKept; }

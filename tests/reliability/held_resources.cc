@@ -13,13 +13,11 @@ absl::StatusOr<HeldResources> HeldBy(const LiveCluster& cluster, const std::stri
   ASSIGN_OR_RETURN(const double resident, cluster.Metric(daemon, "process_resident_memory_bytes"));
   ASSIGN_OR_RETURN(const double allocated,
                    cluster.Metric(daemon, "process_allocated_memory_bytes"));
-  // Workers have none.
-  const double plans = cluster.Metric(daemon, "crossmesh_controller_plan_cache_bytes").value_or(0);
   constexpr double kMegabyte = 1e6;
   return HeldResources{.descriptors = static_cast<int64_t>(descriptors),
                        .threads = static_cast<int64_t>(threads),
                        .resident_mb = resident / kMegabyte,
-                       .allocated_mb = (allocated - plans) / kMegabyte};
+                       .allocated_mb = allocated / kMegabyte};
 }
 
 int64_t FolderBytes(const std::string& folder) {

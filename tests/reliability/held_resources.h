@@ -14,9 +14,7 @@ struct HeldResources {
   int64_t descriptors = 0;
   int64_t threads = 0;
   double resident_mb = 0;
-  // Without the plans that a controller caches, of which it says itself what they have. Nothing is
-  // known of it under a sanitizer.
-  double allocated_mb = 0;
+  double allocated_mb = 0;  // 0 under a sanitizer
 };
 absl::StatusOr<HeldResources> HeldBy(const LiveCluster& cluster, const std::string& daemon);
 

@@ -40,9 +40,11 @@ namespace {
 // Of these the first third warms up.
 constexpr int kRounds = 12;
 constexpr int kWarm = kRounds / 3;
-// After a warm-up of that length all that is kept for a time is as much as it will be, and pools of
-// threads, which grow when more is to be done at a time than ever before, have grown.
-constexpr absl::Duration kWarmUpMin = absl::Seconds(90);
+// Until daemons have all that they keep up to a bound, they grow. Request ids are kept for a time,
+// plans up to a size; of commits, ended operations and lines of a log it is the last thousand.
+constexpr absl::Duration kRequestIdsFor = absl::Minutes(1);
+constexpr int64_t kPlanBytesMax = 1 << 20;
+constexpr int kOperationsMin = 3000;
 // What is allocated may grow so fast then.
 constexpr double kMbAnHourMax = 1;
 // So many threads may a pool get in a run that is too short for that. Of one that each operation of
@@ -58,6 +60,7 @@ struct Sample {
   std::map<std::string, HeldResources> held;  // by daemon
   int64_t store_bytes = 0;
   double commits_kept = 0;
+  bool is_full = false;  // all that is kept up to a bound is there
 };
 
 class Soak {
@@ -122,8 +125,14 @@ class Soak {
     for (const std::string& daemon : daemons) {
       ASSERT_OK_AND_ASSIGN(sample.held[daemon], HeldBy(cluster_, daemon));
     }
-    ASSERT_OK_AND_ASSIGN(sample.commits_kept,
-                         cluster_.Metric(LiveCluster::kController, "crossmesh_store_commits_kept"));
+    const auto of_controller = [this](const char* metric) {
+      return cluster_.Metric(LiveCluster::kController, metric);
+    };
+    ASSERT_OK_AND_ASSIGN(sample.commits_kept, of_controller("crossmesh_store_commits_kept"));
+    ASSERT_OK_AND_ASSIGN(const double plans,
+                         of_controller("crossmesh_controller_plan_cache_bytes"));
+    sample.is_full =
+        time >= kRequestIdsFor && ended_.count() >= kOperationsMin && plans >= 0.9 * kPlanBytesMax;
     samples_.push_back(std::move(sample));
   }
 
@@ -135,7 +144,7 @@ class Soak {
     return {at(first), at(end)};
   }
 
-  bool IsWarm() const { return SamplesOf(kWarm, kRounds).front().time >= kWarmUpMin; }
+  bool IsWarm() const { return SamplesOf(kWarm, kRounds).front().is_full; }
 
   // The last third beside the one before: less than one that is fewer at times, and no more than
   // one that is more at times, is no leak.
@@ -164,7 +173,8 @@ class Soak {
                        kHasAddressSanitizer ? 1e9 : kMemoryNoiseMb)
                 << CheckAllocated(daemon) << "\n";
     }
-    std::cout << "samples of memory: " << SamplesOf(kWarm, kRounds).size() << "\n"
+    std::cout << "warm: " << (IsWarm() ? "yes" : "no") << "\n"
+              << "samples of memory: " << SamplesOf(kWarm, kRounds).size() << "\n"
               << "store: bytes " << middle.front().store_bytes << " then "
               << last.back().store_bytes << "\n"
               << "commits kept: " << middle.front().commits_kept << " then "
@@ -228,8 +238,10 @@ TEST(SoakTest, WhatDaemonsHoldStaysAsItIs) {
       const auto cluster,
       LiveCluster::Start(
           {.workers = {"node-0", "node-1", "node-2"},
-           // Within the warm-up they are as many as they will be.
-           .controller_flags = {"--state-dir", state.PathOf("store"), "--request-ids-for", "1m"}}));
+           // So that of a long run the first third is enough for all that there is room for.
+           .controller_flags = {"--state-dir", state.PathOf("store"), "--request-ids-for",
+                                absl::FormatDuration(kRequestIdsFor), "--plan-memory-max",
+                                absl::StrCat(kPlanBytesMax)}}));
   Soak(*cluster, state.PathOf("store"), seed)
       .Run(absl::Seconds(FromEnvironment("CROSSMESH_SOAK_SECONDS", 6)));
 }
