@@ -34,6 +34,10 @@ struct Course {
     // What GPUs may call in place of the move and the reduction, in the groups that the step's
     // layouts say. There is no array of summands then. Host memory does not look at it.
     std::optional<StepCollective> collective = std::nullopt;
+    // What has come is one summand, or the sum of some, to which each device adds its own one, out
+    // of its source tile: a sum that goes round a ring. With a reduction, in the first steps of a
+    // course, the last of which leaves sums of all (own_summand.h).
+    bool adds_own = false;
   };
 
   int32_t instances = 1;

@@ -25,6 +25,7 @@ void AddCourses(const std::vector<Course<Move>>& courses, DigestOf digest_of,
         builder.AddText("collective");
         builder.AddInts(*step.collective);
       }
+      if (step.adds_own) builder.AddText("adds own");
       if (!step.reduction.has_value()) continue;
       builder.AddText("reduction");
       builder.AddInts(step.reduction->kind, step.reduction->divisor);

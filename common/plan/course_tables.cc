@@ -1,6 +1,7 @@
 #include "common/plan/course_tables.h"
 
 #include "common/base/status_macros.h"
+#include "common/plan/own_summand.h"
 
 #include <algorithm>
 #include <set>
@@ -200,6 +201,7 @@ class CourseProver {
   }
 
   absl::Status ProveGroups(int32_t t, const TensorGroups& groups) const {
+    RETURN_IF_ERROR(ProveRing(course_, t));
     const TensorGroup& whole = whole_.groups()[groups[0]];
     for (size_t k = 0; k < course_.steps.size(); ++k) {
       const TensorTable& table = *course_.steps[k].table;
@@ -262,6 +264,11 @@ class CourseProver {
       const bool is_last = k + 1 == course_.steps.size();
       ASSIGN_OR_RETURN(before, WalkOf({table, Side::kDestination, group, *rank}, is_last));
       if (!course_.steps[k].reduction.has_value() || before.empty) continue;
+      // Of a ring that goes on, what a tile has is told from others as a summand is.
+      if (course_.steps[k].adds_own) {
+        if (is_last || !course_.steps[k + 1].adds_own) before.summands.clear();
+        continue;
+      }
       // What is left are dimensions of which a tile has one summand.
       const std::span<const int64_t> lengths = table.groups()[group].shape.lengths();
       std::vector<Interval> left;

@@ -25,7 +25,7 @@ struct CourseTables {
         tensors(course.tensors),
         releases_source(course.releases_source) {
     for (const auto& step : course.steps) {
-      steps.push_back({&step.move->tensors(), step.reduction, step.collective});
+      steps.push_back({&step.move->tensors(), step.reduction, step.collective, step.adds_own});
     }
   }
 
@@ -40,6 +40,7 @@ struct CourseTables {
     const TensorTable* table;
     std::optional<Reduction> reduction;
     std::optional<StepCollective> collective;
+    bool adds_own = false;
   };
   int32_t instances;
   int32_t buffers;
@@ -51,10 +52,10 @@ struct CourseTables {
 // Proves that courses do what they are for: together they take each tensor of the manifest, every
 // slab of it once; the first step of a course reads what source tiles hold, the last one fills what
 // destination tiles hold, and each step reads what the one before it left, element for element on
-// every device; reductions are of numbers, over summands that are all there; a step for which there
-// is a collective is one. That a step moves what it says is its plan's proof. `devices` of `whole`,
-// ascending; empty: all. InvalidArgument names the course, step, tensor and device. Cost: groups of
-// the steps times devices, and the tensors.
+// every device; reductions are of numbers, over summands that are all there, in one step or round a
+// ring (own_summand.h); a step for which there is a collective is one. That a step moves what it
+// says is its plan's proof. `devices` of `whole`, ascending; empty: all. InvalidArgument names the
+// course, step, tensor and device. Cost: groups of the steps times devices, and the tensors.
 absl::Status ProveCourses(const TensorTable& whole, std::span<const CourseTables> courses,
                           std::span<const DeviceRank> devices = {});
 

@@ -321,7 +321,8 @@ absl::StatusOr<std::vector<Course<WorkerPart>>> CutCourse(
     for (size_t w = 0; w < parts.size(); ++w) {
       cut[w].steps.push_back({.move = std::make_shared<const WorkerPart>(std::move(parts[w])),
                               .reduction = step.reduction,
-                              .collective = step.collective});
+                              .collective = step.collective,
+                              .adds_own = step.adds_own});
     }
   }
   return cut;

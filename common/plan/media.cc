@@ -57,6 +57,10 @@ absl::Status ProveStep(const Move& whole, const typename Course<Move>::Step& ste
     return absl::InternalError(absl::StrCat("beside host memory: expected relays, found ",
                                             StepCollectiveName(*step.collective)));
   }
+  if (step.adds_own) {
+    return absl::InternalError(
+        "beside host memory: expected sums in one step, found a ring of them");
+  }
   std::vector<bool> is_over_gpus;
   for (const DeviceId& device : table.devices()) {
     const std::optional<DeviceRank> rank = whole.tensors().FindDevice(device);

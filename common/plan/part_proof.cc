@@ -7,6 +7,7 @@
 #include "common/plan/element_boundaries.h"
 #include "common/plan/m2n_proof.h"
 #include "common/plan/media.h"
+#include "common/plan/own_summand.h"
 #include "common/plan/releasing_memory.h"
 #include "common/plan/slicing_proof.h"
 #include "common/plan/worker_part.h"
@@ -181,6 +182,7 @@ absl::Status ProvePart(const WorkerPart& part, const Slicing& slicing) {
   if (part.has_courses()) {
     const std::vector<CourseTables> courses(part.courses().begin(), part.courses().end());
     RETURN_IF_ERROR(ProveReleasing(courses, part.spec().binding, part.spec().shared_storage));
+    RETURN_IF_ERROR(ProveOwnSummandsStay(courses, part.spec().binding, part.spec().shared_storage));
     RETURN_IF_ERROR(ProveCollectives(part));
     RETURN_IF_ERROR(ProveMedia(part));
     absl::Status status = ProveCourses(part.tensors(), courses, part.spec().devices);

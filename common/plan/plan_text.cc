@@ -126,6 +126,7 @@ void AppendCourses(const Plan& plan, int64_t relays_max, std::string& out) {
         absl::StrAppend(&out, ", reduced by ", ReductionKindName(step.reduction->kind));
         if (step.reduction->divisor != 1) absl::StrAppend(&out, " / ", step.reduction->divisor);
       }
+      if (step.adds_own) out += ", with each device's own summand";
       if (step.collective.has_value()) {
         absl::StrAppend(&out, ", by NCCL's ", StepCollectiveName(*step.collective));
       }

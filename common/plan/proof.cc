@@ -11,6 +11,7 @@
 #include "common/plan/element_boundaries.h"
 #include "common/plan/m2n_proof.h"
 #include "common/plan/media.h"
+#include "common/plan/own_summand.h"
 #include "common/plan/releasing_memory.h"
 #include "common/plan/slicing_proof.h"
 
@@ -278,6 +279,7 @@ absl::Status ProveSteps(const Plan& plan, std::span<const CourseTables> courses,
     }
   }
   RETURN_IF_ERROR(ProveReleasing(courses, plan.binding(), plan.shared_storage()));
+  RETURN_IF_ERROR(ProveOwnSummandsStay(courses, plan.binding(), plan.shared_storage()));
   RETURN_IF_ERROR(ProveCollectives(plan));
   RETURN_IF_ERROR(ProveMedia(plan));
   absl::Status status = ProveCourses(plan.tensors(), courses);

@@ -80,6 +80,7 @@ void AddCourses(const WorkerPart& part, v1::WorkerPart& proto) {
     for (const Course<WorkerPart>::Step& step : course.steps) {
       v1::WorkerPart::Course::Step& of = *added.add_steps();
       *of.mutable_move() = ToProto(*step.move);
+      of.set_adds_own(step.adds_own);
       if (step.collective.has_value()) {
         of.set_collective(
             static_cast<v1::WorkerPart::Collective>(static_cast<int>(*step.collective) + 1));
@@ -115,6 +116,7 @@ absl::StatusOr<std::shared_ptr<const std::vector<Course<WorkerPart>>>> CoursesFr
       ASSIGN_OR_RETURN(WorkerPart move, FromProto(step.move()));
       course.steps.push_back({.move = std::make_shared<const WorkerPart>(std::move(move))});
       ASSIGN_OR_RETURN(course.steps.back().collective, CollectiveFromProto(step.collective()));
+      course.steps.back().adds_own = step.adds_own();
       if (!step.has_reduction()) continue;
       ASSIGN_OR_RETURN(course.steps.back().reduction, ReductionFromProto(step.reduction()));
     }

@@ -42,7 +42,8 @@ WorkerPart WithCourse() {
   course.steps.push_back(
       {.move = std::make_shared<const WorkerPart>(PartOf(TensorTable::Create(first).value())),
        .reduction = Reduction{.divisor = 2},
-       .collective = StepCollective::kReduceScatter});
+       .collective = StepCollective::kReduceScatter,
+       .adds_own = true});
   course.steps.push_back(
       {.move = std::make_shared<const WorkerPart>(PartOf(TensorTable::Create(last).value()))});
   const WorkerPart whole =
@@ -68,6 +69,8 @@ TEST(CourseCodec, CoursesSurviveBothWays) {
   EXPECT_EQ(course.steps[1].reduction, std::nullopt);
   EXPECT_EQ(course.steps[0].collective, StepCollective::kReduceScatter);
   EXPECT_EQ(course.steps[1].collective, std::nullopt);
+  EXPECT_TRUE(course.steps[0].adds_own);
+  EXPECT_FALSE(course.steps[1].adds_own);
   EXPECT_EQ(course.steps[1].move->digest(), part.courses()[0].steps[1].move->digest());
   EXPECT_EQ(course.steps[0].move->tensors().groups()[0].slab,
             part.courses()[0].steps[0].move->tensors().groups()[0].slab);
@@ -89,6 +92,10 @@ TEST(CourseCodec, AnotherCourseIsAnotherPart) {
       v1::WorkerPart::Reduction::KIND_MAX);
   ASSERT_OK_AND_ASSIGN(const WorkerPart reduction, FromProto(proto));
   EXPECT_NE(reduction.digest(), part.digest());
+  proto = ToProto(part);
+  proto.mutable_courses(0)->mutable_steps(0)->clear_adds_own();
+  ASSERT_OK_AND_ASSIGN(const WorkerPart at_once, FromProto(proto));
+  EXPECT_NE(at_once.digest(), part.digest());
   proto = ToProto(part);
   proto.mutable_courses(0)
       ->mutable_steps(0)

@@ -34,6 +34,9 @@ absl::Status CheckReplayable(const WorkerPart& part, uint32_t plan) {
   if (courses.front().releases_source) {
     return refused("a course that keeps its source, found one that gives it up");
   }
+  if (std::ranges::any_of(courses.front().steps, &Course<WorkerPart>::Step::adds_own)) {
+    return refused("sums in one step, found some that go round a ring");
+  }
   if (plan < kPlansMax) return absl::OkStatus();
   return refused("a plan below ", kPlansMax, " for a part with a course, found ", plan);
 }
@@ -71,7 +74,9 @@ ReplaySpec ReplaysOfStep(const TaskSpec& task, int32_t step,
 std::vector<StepKind> KindsOf(const Course<WorkerPart>& course) {
   std::vector<StepKind> kinds;
   for (const Course<WorkerPart>::Step& step : course.steps) {
-    kinds.push_back(FindStepKind(step.move->tensors(), step.reduction));
+    // The tiles of a ring's steps are given one by one.
+    kinds.push_back(step.adds_own ? StepKind::kReduceScatter
+                                  : FindStepKind(step.move->tensors(), step.reduction));
   }
   return kinds;
 }

@@ -23,8 +23,8 @@ class PreparedPart;
 inline constexpr uint32_t kPlansMax = uint32_t{1} << 16;
 
 // InvalidArgument, saying what was expected: of a part that is to be replayed, other than one
-// course of one instance, one that gives its source up, or a plan's number that is none below
-// kPlansMax. OK for a part without courses.
+// course of one instance, one that gives its source up, or that adds to sums out of it in later
+// steps, or a plan's number that is none below kPlansMax. OK for a part without courses.
 absl::Status CheckReplayable(const WorkerPart& part, uint32_t plan);
 
 // `step`: in a numbering of the steps of all courses of the part.

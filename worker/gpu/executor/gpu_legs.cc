@@ -65,6 +65,10 @@ class LegMaker {
     const int32_t first_step =
         std::exchange(next_step_, next_step_ + static_cast<int32_t>(std::ssize(course.steps)));
     if (!rank.has_value()) return absl::OkStatus();
+    if (std::ranges::any_of(course.steps, &Course<WorkerPart>::Step::adds_own)) {
+      return absl::InvalidArgumentError(
+          "a course: expected sums in one step over GPUs, found some that go round a ring");
+    }
     ASSIGN_OR_RETURN(const auto ranks, RanksInWhole(table));
     std::vector<std::shared_ptr<const CompiledPart>> compiled;
     std::vector<std::optional<int32_t>> splits;
