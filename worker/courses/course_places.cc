@@ -1,5 +1,6 @@
 #include "worker/courses/course_places.h"
 
+#include "common/base/check.h"
 #include "worker/executor/prepared_part.h"
 
 #include <algorithm>
@@ -91,6 +92,18 @@ absl::flat_hash_map<DeviceRank, BoundTiles> CoursePlaces::Of(CourseProgress::At 
   return bound;
 }
 
+// Where the instance's part of the source tile has it.
+CoursePlaces::Reducing::Own CoursePlaces::OwnOf(const Device& device, CourseProgress::At at,
+                                                int32_t tensor) const {
+  if (!course_.steps[at.step].adds_own) return {};
+  const std::optional<OwnSummand> runs =
+      FindOwnSummand(table(0), table(at.step), tensor, device.rank);
+  CHECK(runs.has_value());  // as the part's proof has shown
+  const std::byte* const tile =
+      InTile(device, {.step = 0, .instance = at.instance}, Side::kSource, tensor);
+  return {.first = tile + runs->first, .runs = *runs};
+}
+
 std::vector<CoursePlaces::Reducing> CoursePlaces::ReducingOf(CourseProgress::At at) const {
   std::vector<Reducing> all;
   const TensorTable& of_step = table(at.step);
@@ -108,7 +121,9 @@ std::vector<CoursePlaces::Reducing> CoursePlaces::ReducingOf(CourseProgress::At 
                      .out = is_last ? InTile(device, at, Side::kDestination, tensor)
                                     : InArray(device, at, CourseMemory::Array::kReduced, tensor),
                      .out_pitch = rows.row_bytes * (is_last ? of_group.slab.slabs : 1),
-                     .rows = rows});
+                     .rows = rows,
+                     .own = OwnOf(device, at, tensor)});
+      if (all.back().own.first != nullptr) ++all.back().summands.count;
     }
   }
   return all;

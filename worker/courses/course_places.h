@@ -3,6 +3,7 @@
 #include "common/mesh/device.h"
 #include "common/numbers/element_reducer.h"
 #include "common/plan/course_tables.h"
+#include "common/plan/own_summand.h"
 #include "common/plan/worker_part.h"
 #include "worker/courses/course_progress.h"
 #include "worker/courses/tile_release.h"
@@ -41,11 +42,19 @@ class CoursePlaces {
   // The summands that a step has brought for one tensor on one device, and where they go. Their
   // place is null where a collective adds them.
   struct Reducing {
+    // The device's own summand, which is added to the one that has come: from where `runs` has its
+    // first byte in the source tile. Null: it has come as all others have.
+    struct Own {
+      const std::byte* first = nullptr;
+      OwnSummand runs;
+    };
+
     DataType type = DataType::kF32;
     Summands summands;  // of all rows
     std::byte* out = nullptr;
     int64_t out_pitch = 0;  // bytes from a row to the next
     TileRows rows;
+    Own own;
   };
   std::vector<Reducing> ReducingOf(CourseProgress::At at) const;
 
@@ -64,6 +73,7 @@ class CoursePlaces {
                      int32_t tensor) const;
   std::byte* InTile(const Device& device, CourseProgress::At at, Side side, int32_t tensor) const;
   std::byte* Place(const Device& device, CourseProgress::At at, Side side, int32_t tensor) const;
+  Reducing::Own OwnOf(const Device& device, CourseProgress::At at, int32_t tensor) const;
   const TensorTable& table(int32_t step) const { return course_.steps[step].move->tensors(); }
   bool reduces(int32_t step) const { return course_.steps[step].reduction.has_value(); }
 

@@ -9,6 +9,21 @@ namespace {
 
 constexpr int64_t kPieceBytes = int64_t{1} << 20;
 
+using Own = CoursePlaces::Reducing::Own;
+
+int64_t LeftInRun(const Own& own, int64_t place) {
+  return own.runs.run_bytes - place % own.runs.run_bytes;
+}
+
+const std::byte* PlaceIn(const Own& own, int64_t place) {
+  return own.first + place / own.runs.run_bytes * own.runs.pitch + place % own.runs.run_bytes;
+}
+
+// Between addresses of different memory.
+int64_t DistanceOf(const std::byte* from, const std::byte* to) {
+  return static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) - reinterpret_cast<uintptr_t>(from));
+}
+
 }  // namespace
 
 int64_t StepReduction::ReducePiece() {
@@ -18,9 +33,14 @@ int64_t StepReduction::ReducePiece() {
     // Whole elements, whatever their size.
     const int64_t piece =
         std::max<int64_t>(4096, (kPieceBytes - reduced) / tensor.summands.count / 4096 * 4096);
-    const int64_t bytes = std::min(piece, tensor.rows.row_bytes - offset_);
+    int64_t bytes = std::min(piece, tensor.rows.row_bytes - offset_);
     Summands summands = tensor.summands;
-    summands.first += row_ * tensor.rows.row_bytes + offset_;
+    const int64_t place = row_ * tensor.rows.row_bytes + offset_;
+    summands.first += place;
+    if (tensor.own.first != nullptr) {
+      bytes = std::min(bytes, LeftInRun(tensor.own, place));
+      summands.distance_bytes = DistanceOf(summands.first, PlaceIn(tensor.own, place));
+    }
     ReducerFor(tensor.type, reduction_.kind)(
         summands, tensor.out + row_ * tensor.out_pitch + offset_, bytes, reduction_.divisor);
     reduced += bytes * summands.count;
