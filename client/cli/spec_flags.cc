@@ -151,7 +151,8 @@ void SpecFlags::AddRedistributionTo(CLI::App& command, const std::string& method
   AddOption(command, "--reduction", reduction_, "What is made of summands (default sum)")
       .OneOf({"sum", "mean", "min", "max"});
   AddOption(command, "--reduction-order", reduction_order_,
-            "Of sums: fixed, or any, where GPUs may leave it to NCCL (default fixed)")
+            "Of sums: fixed, or any, where GPUs may leave it to NCCL (default fixed, or that of a "
+            "ring of hosts)")
       .OneOf({"fixed", "any"});
   AddOption(command, "--objective", objective_, "What is to be least (default time)")
       .OneOf({"time", "bytes"});

@@ -12,7 +12,8 @@ struct RedistributionInputs {
   std::vector<std::string> source_partial;
   std::vector<std::string> destination_partial;
   std::string reduction;  // by name; may be empty, or no reduction's
-  // "fixed" or "any": in which order summands are added; may be empty, or neither.
+  // "fixed" or "any": in which order summands are added; may be empty, where a plan may choose one
+  // that is the same on every run, or neither.
   std::string reduction_order;
   // "time" or "bytes", whichever is to be least; may be empty, or neither.
   std::string objective;

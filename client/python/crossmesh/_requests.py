@@ -77,10 +77,10 @@ class Redistribution:
     """How a layout changes inside one mesh, by steps.
 
     `source_partial` and `destination_partial` are axes over which slots hold summands of one value, before and still
-    afterwards; `reduction` is "sum" (the default), "mean", "min" or "max", in the `reduction_order` "fixed" (the
-    default: the same bits on every run) or "any". `objective` is least "time" (the default) or "bytes". `method` names
-    a planner of the literature in place of the search. With `no_relays` each step is a collective. With
-    `release_source` the source is given up: its memory goes back while it is consumed.
+    afterwards; `reduction` is "sum" (the default), "mean", "min" or "max", in the `reduction_order` "fixed" (that of
+    coordinates) or "any"; by default that of coordinates, or of a ring of hosts. `objective` is least "time" (the
+    default) or "bytes". `method` names a planner of the literature in place of the search. With `no_relays` each step
+    is a collective. With `release_source` the source is given up: its memory goes back while it is consumed.
     """
 
     source_partial: Sequence[str] = ()

@@ -18,6 +18,7 @@
 
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 
 namespace crossmesh {
 namespace {
@@ -128,19 +129,23 @@ absl::StatusOr<Course<Plan>::Step> CollectiveChoice::Choose(Course<Plan>::Step s
                             .collective = found->kind};
 }
 
-absl::string_view ReductionOrderText(const std::vector<Course<Plan>>& courses, bool has_sums) {
+std::string ReductionOrderText(const std::vector<Course<Plan>>& courses) {
   bool has_own = false;
+  bool has_rings = false;
   bool has_nccl = false;
   for (const Course<Plan>& course : courses) {
     for (const Course<Plan>::Step& step : course.steps) {
-      if (step.reduction.has_value()) (step.collective.has_value() ? has_nccl : has_own) = true;
+      if (!step.reduction.has_value()) continue;
+      (step.collective.has_value() ? has_nccl : step.adds_own ? has_rings : has_own) = true;
     }
   }
-  if (has_nccl) {
-    return has_own ? ", summands in the order of their coordinates, or in NCCL's own"
-                   : ", summands in NCCL's own order";
+  std::vector<absl::string_view> orders;
+  if (has_own) orders.push_back("in the order of their coordinates");
+  if (has_rings) {
+    orders.push_back("round rings, from the host after the one that keeps the sum on");
   }
-  return has_sums ? ", summands in the order of their coordinates" : "";
+  if (has_nccl) orders.push_back("in NCCL's own order");
+  return orders.empty() ? "" : absl::StrCat(", summands ", absl::StrJoin(orders, ", or "));
 }
 
 std::string CollectivesText(const std::vector<Course<Plan>>& courses) {

@@ -17,7 +17,8 @@
 
 namespace crossmesh {
 
-// The names that a request may have for the order in which summands are added. Empty: the first.
+// The names that a request may have for the order in which summands are added. Empty: the first, or
+// that of a ring of hosts (sum_ring.h).
 inline constexpr absl::string_view kFixedReductionOrder = "fixed";  // of their coordinates
 inline constexpr absl::string_view kAnyReductionOrder = "any";      // may be one of NCCL's own
 // InvalidArgument: none of these.
@@ -55,7 +56,7 @@ class CollectiveChoice {
 
 // What a plan says of its steps: in which order summands are added, where there are any; how many
 // steps are collectives of NCCL. Empty: nothing.
-absl::string_view ReductionOrderText(const std::vector<Course<Plan>>& courses, bool has_sums);
+std::string ReductionOrderText(const std::vector<Course<Plan>>& courses);
 std::string CollectivesText(const std::vector<Course<Plan>>& courses);
 
 }  // namespace crossmesh

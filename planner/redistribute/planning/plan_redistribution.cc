@@ -6,16 +6,21 @@
 #include "common/plan/course_tables.h"
 #include "common/plan/proof.h"
 #include "common/plan/releasing_memory.h"
+#include "planner/network/host_network.h"
 #include "planner/redistribute/planning/collective_choice.h"
 #include "planner/redistribute/planning/course_draft.h"
 #include "planner/redistribute/planning/course_figures.h"
 #include "planner/redistribute/planning/group_routes.h"
 #include "planner/redistribute/planning/separate_gpus.h"
+#include "planner/redistribute/planning/step_planner.h"
+#include "planner/redistribute/planning/sum_ring.h"
 #include "planner/reshard/broadcast_choice.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -27,10 +32,8 @@
 namespace crossmesh {
 namespace {
 
-// The most of a chunk in a step of a course: an instance has little, and others overlap with it.
-// And in one move inside a host, where no network is to be kept busy by small ones. Both by
-// measurement (docs/benchmarks/collectives.md).
-constexpr int64_t kStepChunkBytes = int64_t{1} << 20;
+// The most of a chunk in one move inside a host, where no network is to be kept busy by small ones:
+// by measurement (docs/benchmarks/collectives.md).
 constexpr int64_t kHostChunkBytes = int64_t{256} << 10;
 
 // On GPUs, where steps follow each other and each costs calls of NCCL and looks at the GPU:
@@ -182,8 +185,21 @@ class RedistributionPlanner {
   absl::StatusOr<Plan> PlanCoursesOf(const CourseSizes& sizes) const;
   absl::StatusOr<std::optional<Plan>> PlanCollectives(const GroupRoutes& routes) const;
   absl::StatusOr<Plan> PlanOf(std::vector<Course<Plan>> courses, const GroupRoutes& routes) const;
-  absl::StatusOr<Course<Plan>> PlanSteps(const Course<StepTable>& draft) const;
-  absl::StatusOr<Plan> PlanStep(const StepTable& step, bool no_rings) const;
+  absl::StatusOr<std::optional<Course<Plan>>> RingWorthTaking(const Course<StepTable>& draft,
+                                                              const Course<Plan>& at_once) const;
+  StepPlanner step_planner() const {
+    return StepPlanner(request_,
+                       {.are_gpus = are_gpus_, .is_mixed = is_mixed_, .over_gpus = over_gpus_},
+                       cancelled_);
+  }
+  // Sums may go round rings where the source stays until the last of these steps.
+  bool may_round_rings() const {
+    return !are_gpus_ && !is_mixed_ && !request_.no_rings && !releases() &&
+           !(request_.shared_storage && request_.binding == BindingMode::kInPlace);
+  }
+  bool fits(int64_t bytes) const {
+    return request_.device_bytes_max == 0 || bytes <= request_.device_bytes_max;
+  }
 
   const ReshardRequest& request_;
   const TensorTable& tensors_;
@@ -198,9 +214,6 @@ class RedistributionPlanner {
 absl::StatusOr<std::vector<Course<StepTable>>> RedistributionPlanner::DraftWithinLimit(
     CourseSizes sizes) const {
   const std::vector<const GroupRoute*> routes = routes_->all();
-  const auto fits = [&](int64_t bytes) {
-    return request_.device_bytes_max == 0 || bytes <= request_.device_bytes_max;
-  };
   if (releases()) sizes.row_elements = sizes.released_row_elements;
   int64_t least = INT64_MAX;
   while (true) {
@@ -262,12 +275,35 @@ absl::StatusOr<Plan> RedistributionPlanner::PlanCourses() {
 
 absl::StatusOr<Plan> RedistributionPlanner::PlanCoursesOf(const CourseSizes& sizes) const {
   ASSIGN_OR_RETURN(const std::vector<Course<StepTable>> drafts, DraftWithinLimit(sizes));
+  auto step_count =
+      std::transform_reduce(drafts.begin(), drafts.end(), int64_t{0}, std::plus<>(),
+                            [](const Course<StepTable>& draft) { return std::ssize(draft.steps); });
   std::vector<Course<Plan>> courses;
   for (const Course<StepTable>& draft : drafts) {
-    ASSIGN_OR_RETURN(Course<Plan> course, PlanSteps(draft));
-    courses.push_back(std::move(course));
+    ASSIGN_OR_RETURN(Course<Plan> course, step_planner().PlanSteps(draft));
+    ASSIGN_OR_RETURN(std::optional<Course<Plan>> ring, RingWorthTaking(draft, course));
+    const int64_t more = ring.has_value() ? std::ssize(ring->steps) - std::ssize(course.steps) : 0;
+    const bool takes_ring = ring.has_value() && step_count + more <= kCourseStepsMax;
+    if (takes_ring) step_count += more;
+    courses.push_back(takes_ring ? *std::move(ring) : std::move(course));
   }
   return PlanOf(std::move(courses), *routes_);
+}
+
+// Nothing where the sums of its first step are better made at once.
+absl::StatusOr<std::optional<Course<Plan>>> RedistributionPlanner::RingWorthTaking(
+    const Course<StepTable>& draft, const Course<Plan>& at_once) const {
+  if (!may_round_rings() || !HasLongRounds(at_once)) return std::nullopt;
+  ASSIGN_OR_RETURN(const std::optional<Course<StepTable>> ring,
+                   DraftSumRing(draft, request_.redistribution.reduction_order,
+                                sizes_.value_or(CourseSizes()).row_elements));
+  if (!ring.has_value() || !fits(DeviceBytes(std::vector{*ring}))) return std::nullopt;
+  ASSIGN_OR_RETURN(Course<Plan> planned, step_planner().PlanSteps(*ring));
+  const HostNetwork network = HostNetworkOf(
+      tensors_,
+      request_.nic_share < 1 ? request_.topology.WithShare(request_.nic_share) : request_.topology);
+  if (!IsRingWorthIt(planned, at_once, tensors_, network)) return std::nullopt;
+  return planned;
 }
 
 // Of whole tensors, with a collective for each step for which one is predicted to take no longer;
@@ -291,7 +327,7 @@ absl::StatusOr<std::optional<Plan>> RedistributionPlanner::PlanCollectives(
   CollectiveChoice choice(request_);
   std::vector<Course<Plan>> courses;
   for (const Course<StepTable>& draft : drafts) {
-    ASSIGN_OR_RETURN(Course<Plan> course, PlanSteps(draft));
+    ASSIGN_OR_RETURN(Course<Plan> course, step_planner().PlanSteps(draft));
     for (Course<Plan>::Step& step : course.steps) {
       ASSIGN_OR_RETURN(step, choice.Choose(std::move(step)));
       has_collective |= step.collective.has_value();
@@ -299,9 +335,7 @@ absl::StatusOr<std::optional<Plan>> RedistributionPlanner::PlanCollectives(
     courses.push_back(std::move(course));
   }
   if (!has_collective) return std::nullopt;
-  if (request_.device_bytes_max != 0 && DeviceBytes(courses) > request_.device_bytes_max) {
-    return std::nullopt;
-  }
+  if (!fits(DeviceBytes(courses))) return std::nullopt;
   return PlanOf(std::move(courses), routes);
 }
 
@@ -309,8 +343,8 @@ absl::StatusOr<Plan> RedistributionPlanner::PlanOf(std::vector<Course<Plan>> cou
                                                    const GroupRoutes& routes) const {
   ASSIGN_OR_RETURN(Slicing slicing, Slicing::Create(tensors_));
   ASSIGN_OR_RETURN(PlanFigures figures, FiguresOfCourses(request_, slicing, courses, over_gpus_));
-  figures.search = absl::StrCat(routes.StepCounts(), ReductionOrderText(courses, has_partial()),
-                                CollectivesText(courses));
+  figures.search =
+      absl::StrCat(routes.StepCounts(), ReductionOrderText(courses), CollectivesText(courses));
   return Plan::Create(
       {.tensors = request_.tensors,
        .slicing = std::make_shared<const Slicing>(std::move(slicing)),
@@ -319,54 +353,6 @@ absl::StatusOr<Plan> RedistributionPlanner::PlanOf(std::vector<Course<Plan>> cou
        .binding = request_.binding,
        .shared_storage = request_.shared_storage,
        .figures = std::move(figures)});
-}
-
-absl::StatusOr<Course<Plan>> RedistributionPlanner::PlanSteps(
-    const Course<StepTable>& draft) const {
-  Course<Plan> course{.instances = draft.instances,
-                      .buffers = draft.buffers,
-                      .tensors = draft.tensors,
-                      .releases_source = releases()};
-  int between_hosts = 0;
-  for (const Course<StepTable>::Step& step : draft.steps) {
-    ASSIGN_OR_RETURN(Plan plan, PlanStep(*step.move, request_.no_rings));
-    between_hosts += plan.figures().network_bytes > 0 ? 1 : 0;
-    course.steps.push_back(
-        {.move = std::make_shared<const Plan>(std::move(plan)), .reduction = step.reduction});
-    RETURN_IF_ERROR(CheckWanted(cancelled_));
-  }
-  if (between_hosts < 2 || request_.no_rings) return course;
-  // Steps of several instances overlap. What goes round a ring in one stream would have to share
-  // each port with the many streams of another step, and every host waits for the one before it.
-  for (size_t k = 0; k < course.steps.size(); ++k) {
-    if (course.steps[k].move->figures().depth < 2) continue;
-    ASSIGN_OR_RETURN(Plan plan, PlanStep(*draft.steps[k].move, true));
-    course.steps[k].move = std::make_shared<const Plan>(std::move(plan));
-    RETURN_IF_ERROR(CheckWanted(cancelled_));
-  }
-  return course;
-}
-
-absl::StatusOr<Plan> RedistributionPlanner::PlanStep(const StepTable& step, bool no_rings) const {
-  ReshardRequest request{.tensors = step.table,
-                         .topology = request_.topology,
-                         .chunk_bytes = request_.chunk_bytes,
-                         .nic_share = request_.nic_share,
-                         // All steps are over one communicator of all devices.
-                         .no_broadcasts = true,
-                         .no_rings = no_rings,
-                         .no_m2n = "it is a step of several"};
-  // Between GPUs the planner finds the best size.
-  if (request.chunk_bytes == 0 && !are_gpus_ && over_gpus_.empty()) {
-    request.chunk_bytes = kStepChunkBytes;
-  }
-  if (is_mixed_) {
-    request.over_gpus.emplace();
-    for (const DeviceRank gpu : over_gpus_) {
-      request.over_gpus->push_back(tensors_.devices()[gpu]);
-    }
-  }
-  return PlanReshard(request, cancelled_);
 }
 
 }  // namespace

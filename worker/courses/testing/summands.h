@@ -36,4 +36,9 @@ absl::Status CheckSums(const RedistributionInputs& inputs, const Plan& plan,
 absl::Status CheckSumsInOrder(const RedistributionInputs& inputs, const Plan& plan,
                               const TileMemory& memory);
 
+// The same of sums that go round a ring: bit for bit what adding one summand after the other makes,
+// in the order of their slots from any one on.
+absl::Status CheckSumsRoundRing(const RedistributionInputs& inputs, const Plan& plan,
+                                const TileMemory& memory);
+
 }  // namespace crossmesh

@@ -313,6 +313,47 @@ CourseRequest TwoLevelSums(bool in_pieces) {
   return made;
 }
 
+CourseRequest RandomSumRingRequest(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  constexpr const char* kMeshes[] = {"x=3", "x=4", "x=2,y=2", "x=5", "x=2,y=3", "x=3,y=2"};
+  constexpr const char* kHosts[] = {
+      "a.0,b.0,c.0",         "a.0,b.0,c.0,d.0",         "b.0,d.0,a.0,c.0",
+      "a.0,b.0,c.0,d.0,e.0", "a.0,b.0,c.0,d.0,e.0,f.0", "f.0,a.0,e.0,b.0,c.0,d.0"};
+  constexpr DataType kTypes[] = {DataType::kF32, DataType::kF64, DataType::kI32, DataType::kU8,
+                                 DataType::kBF16};
+  constexpr const char* kReductions[] = {"sum", "mean", "min", "max"};
+  const size_t number = random() % std::size(kMeshes);
+  const auto mesh = ParseMesh(absl::StrCat(kMeshes[number], " on ", kHosts[number]));
+  CHECK_OK(mesh);
+  std::vector<std::string> axes;
+  for (const Axis& axis : mesh->axes()) axes.push_back(axis.name);
+  // In parts along one of the dimensions, which then divides.
+  const size_t rank = 1 + random() % 3;
+  const size_t cut = random() % rank;
+  std::vector<int64_t> lengths;
+  std::vector<std::string> cuts(rank, "-");
+  for (size_t d = 0; d < rank; ++d) {
+    lengths.push_back(static_cast<int64_t>((d == cut ? mesh->slots() : 1) * (1 + random() % 9)));
+  }
+  const std::string whole = absl::StrCat("[", absl::StrJoin(cuts, ", "), "]");
+  if (random() % 2 == 0) cuts[cut] = absl::StrJoin(axes, "*");
+  TensorTable::Spec spec{
+      .sources = {{*mesh, *ParseLayout(whole)}},
+      .destinations = {{*mesh, *ParseLayout(absl::StrCat("[", absl::StrJoin(cuts, ", "), "]"))}},
+      .groups = {{.shape = *Shape::Create(lengths), .type = kTypes[random() % std::size(kTypes)]}}};
+  spec.group_of_tensor.assign(1 + random() % 3, 0);
+  CourseRequest made = RedistributionOf(std::move(spec));
+  made.request.redistribution.source_partial = std::move(axes);
+  made.request.redistribution.reduction = kReductions[random() % std::size(kReductions)];
+  std::vector<Host> hosts;
+  for (const std::string& name : made.request.tensors->hosts()) {
+    hosts.push_back({.name = name, .nics = {{"n", 1000, 1000, 0, 0}}});
+  }
+  made.request.topology = *Topology::Create(std::move(hosts), {});
+  made.sizes = {.array_bytes = random() % 2 == 0 ? 64 : int64_t{1} << 30, .row_elements = 1};
+  return made;
+}
+
 absl::StatusOr<Plan> PlanOf(const CourseRequest& request) {
   return PlanRedistribution(request.request, NeverCancelled, request.sizes);
 }
