@@ -186,14 +186,14 @@ void AddRankCommand(Cli& cli, CLI::App& group) {
   cli.Run(command, [&cli, flags] { return Rank(cli, *flags); });
 }
 
-using Action = absl::Status (*)(Cli& cli, const NamedGridsFlags& flags);
+using GridsAction = absl::Status (*)(Cli& cli, const NamedGridsFlags& flags);
 
 struct NamedGridsCommand {
   const char* name;
   const char* description;
   const char* grids;  // of the example
   int count;          // of grids; 0: any
-  Action action;
+  GridsAction action;
 };
 
 void AddNamedGridsCommand(Cli& cli, CLI::App& group, const NamedGridsCommand& named) {

@@ -20,13 +20,13 @@ namespace crossmesh {
 namespace {
 
 // Chunks of one hop that follow one another in the critical chain.
-struct Step {
+struct ChainStep {
   const SimulatedTransfer* first = nullptr;
   const SimulatedTransfer* last = nullptr;
 };
 
-std::vector<Step> CriticalSteps(const SimulatedTimeline& run) {
-  std::vector<Step> steps;
+std::vector<ChainStep> CriticalSteps(const SimulatedTimeline& run) {
+  std::vector<ChainStep> steps;
   for (const int64_t number : run.CriticalChain()) {
     const SimulatedTransfer& transfer = run.transfers[number];
     if (steps.empty() || steps.back().first->hop != transfer.hop) steps.push_back({&transfer});

@@ -87,15 +87,15 @@ absl::Status Create(Cli& cli, const OneStorageFlags& flags) {
 }
 
 // What is done to a storage, and what is said of it then.
-struct Change {
+struct StorageChange {
   absl::Status (MemoryClient::*run)(const std::string& storage, const std::string& device);
   const char* key;   // of the storage in the document
   const char* text;  // after the storage
 };
-constexpr Change kTrim = {&MemoryClient::Trim, "trimmed", "has no shadow"};
-constexpr Change kDelete = {&MemoryClient::Delete, "deleted", "deleted"};
+constexpr StorageChange kTrim = {&MemoryClient::Trim, "trimmed", "has no shadow"};
+constexpr StorageChange kDelete = {&MemoryClient::Delete, "deleted", "deleted"};
 
-absl::Status Apply(const Change& change, Cli& cli, const OneStorageFlags& flags) {
+absl::Status Apply(const StorageChange& change, Cli& cli, const OneStorageFlags& flags) {
   ASSIGN_OR_RETURN(MemoryClient memory, WorkerOf(flags));
   RETURN_IF_ERROR((memory.*change.run)(flags.name, flags.device));
   return cli.Answer({{change.key, flags.name}, {"device", flags.device}},
