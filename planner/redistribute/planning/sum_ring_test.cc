@@ -23,7 +23,7 @@ namespace {
 using ::testing::DoubleNear;
 using ::testing::HasSubstr;
 
-constexpr int64_t kRate = 12'500'000;  // bytes per second
+constexpr int64_t kPortRate = 12'500'000;  // bytes per second
 constexpr int64_t kBytes = int64_t{64} << 20;
 
 struct Sums {
@@ -31,11 +31,11 @@ struct Sums {
   std::string destination = "[x, -]";
   DataType type = DataType::kF32;
   std::string reduction = "sum";
-  int64_t rate = kRate;
+  int64_t rate = kPortRate;
 };
 
 // Of 64 MiB, in 1024 rows.
-ReshardRequest RequestFor(const Sums& sums) {
+ReshardRequest RequestOf(const Sums& sums) {
   const Mesh mesh = ParseMesh(sums.mesh).value();
   TensorTable::Spec spec{
       .sources = {{mesh, *ParseLayout("[-, -]")}},
@@ -65,8 +65,7 @@ int64_t RoundsOf(const ReshardRequest& request) {
 }
 
 TEST(SumRing, SumsOfHostsGoRoundARingInWhichEachHearsFromOne) {
-  ASSERT_OK_AND_ASSIGN(const Plan plan,
-                       PlanOf({.request = RequestFor({}), .sizes = CourseSizes()}));
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanOf({.request = RequestOf({}), .sizes = CourseSizes()}));
   ASSERT_OK(Prove(plan));
   EXPECT_THAT(plan.figures().search, HasSubstr("1 tensor in 1 step, summands round rings, from "
                                                "the host after the one that keeps the sum on"));
@@ -84,21 +83,21 @@ TEST(SumRing, SumsOfHostsGoRoundARingInWhichEachHearsFromOne) {
     EXPECT_THAT(heard, testing::Each(testing::Ge(0)));
   }
   // No more bytes than straight, and no host is ever idle but for the first instance's rounds.
-  EXPECT_THAT(plan.figures().predicted_seconds, DoubleNear(0.75 * kBytes / kRate, 1e-6));
+  EXPECT_THAT(plan.figures().predicted_seconds, DoubleNear(0.75 * kBytes / kPortRate, 1e-6));
 }
 
 // So that one stream has every port.
 TEST(SumRing, AGatherAfterItStaysOnItsRing) {
-  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanOf({.request = RequestFor({.destination = "[-, -]"}),
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanOf({.request = RequestOf({.destination = "[-, -]"}),
                                                 .sizes = CourseSizes()}));
   ASSERT_OK(Prove(plan));
   ASSERT_EQ(plan.courses()[0].steps.size(), 4);
   EXPECT_EQ(plan.courses()[0].steps.back().move->figures().depth, 3);
-  EXPECT_THAT(plan.figures().predicted_seconds, DoubleNear(1.5 * kBytes / kRate, 0.1));
+  EXPECT_THAT(plan.figures().predicted_seconds, DoubleNear(1.5 * kBytes / kPortRate, 0.1));
 }
 
 TEST(SumRing, AMeanIsDividedAtTheEnd) {
-  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanOf({.request = RequestFor({.reduction = "mean"}),
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanOf({.request = RequestOf({.reduction = "mean"}),
                                                 .sizes = CourseSizes()}));
   std::vector<int64_t> divisors;
   for (const auto& step : plan.courses()[0].steps) divisors.push_back(step.reduction->divisor);
@@ -106,37 +105,37 @@ TEST(SumRing, AMeanIsDividedAtTheEnd) {
 }
 
 TEST(SumRing, WhatWouldBeRoundedOnItsWayIsAddedAtOnce) {
-  EXPECT_EQ(RoundsOf(RequestFor({.type = DataType::kBF16})), 0);
-  EXPECT_EQ(RoundsOf(RequestFor({.type = DataType::kBF16, .reduction = "max"})), 3);
-  EXPECT_EQ(RoundsOf(RequestFor({.type = DataType::kI64})), 3);
+  EXPECT_EQ(RoundsOf(RequestOf({.type = DataType::kBF16})), 0);
+  EXPECT_EQ(RoundsOf(RequestOf({.type = DataType::kBF16, .reduction = "max"})), 3);
+  EXPECT_EQ(RoundsOf(RequestOf({.type = DataType::kI64})), 3);
 }
 
 TEST(SumRing, AnOrderThatIsGivenIsKept) {
-  ReshardRequest request = RequestFor({});
+  ReshardRequest request = RequestOf({});
   request.redistribution.reduction_order = "any";
   EXPECT_EQ(RoundsOf(request), 3);
   request.redistribution.reduction_order = "fixed";
   EXPECT_EQ(RoundsOf(request), 0);
   // In which integers wrap to the same.
-  request = RequestFor({.type = DataType::kI32});
+  request = RequestOf({.type = DataType::kI32});
   request.redistribution.reduction_order = "fixed";
   EXPECT_EQ(RoundsOf(request), 3);
 }
 
 TEST(SumRing, ItTakesOneDeviceOfEachOfThreeHostsOrMore) {
-  EXPECT_EQ(RoundsOf(RequestFor({.mesh = "x=2 on h0.0,h1.0"})), 0);
-  EXPECT_EQ(RoundsOf(RequestFor({.mesh = "x=4 on h0.0,h0.1,h1.0,h2.0"})), 0);
+  EXPECT_EQ(RoundsOf(RequestOf({.mesh = "x=2 on h0.0,h1.0"})), 0);
+  EXPECT_EQ(RoundsOf(RequestOf({.mesh = "x=4 on h0.0,h0.1,h1.0,h2.0"})), 0);
   // Two devices have the same summand.
-  EXPECT_EQ(RoundsOf(RequestFor({.mesh = "x=2,y=2 on h0.0,h1.0,h2.0,h3.0"})), 0);
+  EXPECT_EQ(RoundsOf(RequestOf({.mesh = "x=2,y=2 on h0.0,h1.0,h2.0,h3.0"})), 0);
 }
 
 // A round takes less than ten times what a step costs besides.
 TEST(SumRing, OverFastPortsSumsAreMadeAtOnce) {
-  EXPECT_EQ(RoundsOf(RequestFor({.rate = 100 * kRate})), 0);
+  EXPECT_EQ(RoundsOf(RequestOf({.rate = 100 * kPortRate})), 0);
 }
 
 TEST(SumRing, WhereTheSourceIsNotToStaySumsAreMadeAtOnce) {
-  ReshardRequest request = RequestFor({.destination = "[-, -]"});
+  ReshardRequest request = RequestOf({.destination = "[-, -]"});
   request.no_rings = true;
   EXPECT_EQ(RoundsOf(request), 0);
   request.no_rings = false;
@@ -150,7 +149,7 @@ TEST(SumRing, WhereTheSourceIsNotToStaySumsAreMadeAtOnce) {
 }
 
 TEST(SumRing, WithinALimitOfMemoryThatIsTooLowForItSumsAreMadeAtOnce) {
-  ReshardRequest request = RequestFor({.destination = "[-, -]"});
+  ReshardRequest request = RequestOf({.destination = "[-, -]"});
   ASSERT_OK_AND_ASSIGN(const Plan ring, PlanOf({.request = request, .sizes = CourseSizes()}));
   ASSERT_OK_AND_ASSIGN(const Proof proof, Prove(ring));
   request.device_bytes_max = proof.peak_device_bytes;
