@@ -88,6 +88,20 @@ TEST_F(RingOfSums, WhatComesIsWhatOneDeviceHas) {
   ExpectRefused("step 1, tensor 0, device a.0: expected what one device has, and no other one");
 }
 
+// Which of two sums of a piece comes is not known, if both began with one summand.
+TEST_F(RingOfSums, SumsThatCannotBeToldApartAreRefused) {
+  constexpr char kTwoOfOne[] = "{[2:3, 2:4]; [0:1, 4:6]; [0:1, 4:6]}";
+  AddStep(kHeld, kTwoOfOne);
+  AddStep(kTwoOfOne, "{[0:1, 4:6]; [2:3, 2:4]; [2:3, 2:4]}");
+  ExpectRefused("step 1, tensor 0, device a.0: expected what one device has, and no other one");
+}
+
+TEST_F(RingOfSums, WhatOneDeviceHasAPartOfDoesNotCome) {
+  AddStep(kHeld, kOnce);
+  AddStep(kOnce, "{[1:2, 0:3]; [2:3, 2:4]; [0:1, 4:6]}");
+  ExpectRefused("step 1, tensor 0, device a.0: expected what one device has, and no other one");
+}
+
 TEST_F(RingOfSums, AllSummandsAtOnceAreNoStepOfARing) {
   AddStep(kHeld, "{[0:3, 0:2]; [0:3, 2:4]; [0:3, 4:6]}");
   ExpectRefused("step 0, tensor 0, device a.0: expected one summand, or one sum, in a tile");
