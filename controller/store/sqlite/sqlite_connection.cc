@@ -25,7 +25,7 @@ constexpr char kSettings[] =
     "PRAGMA trusted_schema = OFF;"
     "PRAGMA secure_delete = OFF;"
     "PRAGMA temp_store = MEMORY;"
-    "PRAGMA cache_size = -8192;";
+    "PRAGMA cache_size = -1024;";
 
 int RememberWalPages(void* pages, sqlite3*, const char*, int count) {
   *static_cast<int*>(pages) = count;
