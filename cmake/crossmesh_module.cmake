@@ -414,10 +414,10 @@ function(_crossmesh_proto_library name generated sources depends)
   endif()
   _crossmesh_join_generated(crossmesh_${name})
   # Uses of memory are watched, as in the code that uses the messages. Looking into generated code for undefined behaviour,
-  # following its paths, or optimising it would make it twice as dear to compile.
+  # or following its paths, would make it twice as dear to compile.
   if(CROSSMESH_SANITIZE)
     string(REGEX MATCH "address|thread" sanitizer "${CROSSMESH_SANITIZE}")
-    target_compile_options(crossmesh_${name} PRIVATE -fsanitize=${sanitizer} -O0)
+    target_compile_options(crossmesh_${name} PRIVATE -fsanitize=${sanitizer})
     target_link_options(crossmesh_${name} PUBLIC -fsanitize=${CROSSMESH_SANITIZE})
   endif()
 endfunction()
