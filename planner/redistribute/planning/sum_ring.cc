@@ -185,8 +185,10 @@ bool MayRoundRing(DataType type, const Reduction& reduction, absl::string_view o
 
 // Whether each device can add its own summands of what a step brings it in long runs.
 bool HasLongRuns(const TensorTable& first, const TensorTable& step, int64_t run_elements) {
+  std::set<int32_t> known;  // groups, of which one tensor says all
   for (int32_t t = 0; t < std::ssize(step.group_of_tensor()); ++t) {
     const int32_t group = step.group_of_tensor()[t];
+    if (!known.insert(group).second) continue;
     for (DeviceRank device = 0; device < std::ssize(step.devices()); ++device) {
       const std::optional<OwnSummand> own = FindOwnSummand(first, step, t, device);
       if (!own.has_value()) return false;
