@@ -543,8 +543,8 @@ class Client:
         """Begins to move tensors, and returns when the controller has the operation.
 
         The same `request_id` with the same content is the same operation, for 24 hours unless the controller was told
-        otherwise; AlreadyExistsError: it was used with other content. InvalidArgumentError, NotFoundError name the field
-        of what cannot be.
+        otherwise; AlreadyExistsError: it was used with other content. InvalidArgumentError, NotFoundError name the
+        field of what cannot be.
         """
         spec = _requests.spec_message(manifest, source, destination, _requests.reshard_options(options), redistribution)
         running = RunningOperation(self._caller, _requests.execute_call(spec, request_id), "")

@@ -19,7 +19,7 @@ double Collected(const std::string& name) {
 }
 
 TEST(ProcessCollectorTest, CountsWhatIsAllocatedUntilItIsFreed) {
-  if (kHasAddressSanitizer) GTEST_SKIP() << "its allocator does not say";
+  if (kHasAddressSanitizer || kHasThreadSanitizer) GTEST_SKIP() << "its allocator does not say";
   constexpr double kBytes = 64 << 20;
   const double before = Collected("process_allocated_memory_bytes");
   double meanwhile = 0;
