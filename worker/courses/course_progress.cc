@@ -2,6 +2,7 @@
 
 #include "common/base/check.h"
 
+#include <iterator>
 #include <utility>
 
 namespace crossmesh {
@@ -13,7 +14,7 @@ CourseProgress::CourseProgress(Settings settings)
       begun_(settings_.reduces.size()),
       fed_(settings_.reduces.size()),
       reduced_(settings_.reduces.size()),
-      done_(settings_.reduces.size()) {}
+      open_(std::ssize(states_)) {}
 
 bool CourseProgress::CanBegin(At at) const {
   const bool is_last = at.step + 1 == steps();
@@ -78,13 +79,13 @@ std::optional<CourseProgress::At> CourseProgress::Reduce() {
 void CourseProgress::OnMoved(At at) {
   CHECK(StateOf(at) == State::kBegun || StateOf(at) == State::kFed);
   StateOf(at) = settings_.reduces[at.step] ? State::kMoved : State::kDone;
-  if (IsDone(at)) ++done_[at.step];
+  if (IsDone(at)) --open_;
 }
 
 void CourseProgress::OnReduced(At at) {
   CHECK(StateOf(at) == State::kReducing);
   StateOf(at) = State::kDone;
-  ++done_[at.step];
+  --open_;
 }
 
 }  // namespace crossmesh

@@ -42,7 +42,9 @@ class CourseProgress {
   void OnMoved(At at);
   void OnReduced(At at);
 
-  bool done() const { return done_.back() == settings_.instances; }
+  // Every step of every instance: where there is nothing to send or to get, the last one may have
+  // moved before others.
+  bool done() const { return open_ == 0; }
 
  private:
   enum class State : uint8_t { kWaiting, kBegun, kFed, kMoved, kReducing, kDone };
@@ -60,7 +62,7 @@ class CourseProgress {
   std::vector<int32_t> begun_;  // [step]: so many instances, in order
   std::vector<int32_t> fed_;
   std::vector<int32_t> reduced_;  // likewise
-  std::vector<int32_t> done_;     // in any order
+  int64_t open_;                  // steps of instances that are not done
 };
 
 }  // namespace crossmesh

@@ -97,6 +97,27 @@ TEST(CourseProgress, WhoSendsNothingMayHaveMovedBeforeItIsFed) {
   EXPECT_TRUE(progress.done());
 }
 
+// Of three steps of which a worker has part in none.
+TEST(CourseProgress, ItIsDoneWhenEveryStepIs) {
+  CourseProgress progress({.reduces = {false, true, false}, .instances = 2, .buffers = 2});
+  while (progress.Begin().has_value()) {
+  }
+  progress.OnMoved({0, 0});
+  progress.OnMoved({0, 1});
+  EXPECT_EQ(progress.Begin(), (At{2, 0}));
+  EXPECT_EQ(progress.Begin(), (At{2, 1}));
+  progress.OnMoved({2, 0});
+  progress.OnMoved({2, 1});
+  progress.OnMoved({1, 1});
+  progress.OnMoved({1, 0});
+  EXPECT_EQ(progress.Reduce(), (At{1, 0}));
+  progress.OnReduced({1, 0});
+  EXPECT_FALSE(progress.done());
+  EXPECT_EQ(progress.Reduce(), (At{1, 1}));
+  progress.OnReduced({1, 1});
+  EXPECT_TRUE(progress.done());
+}
+
 // Several workers, each with its own progress: an instance of a step moves when all of them have
 // begun it, and its own bytes are there.
 TEST(CourseProgress, WorkersNeverWaitForEachOtherInACircle) {

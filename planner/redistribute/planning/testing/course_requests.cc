@@ -330,18 +330,22 @@ CourseRequest RandomSumRingRequest(uint64_t seed) {
   // In parts along one of the dimensions, which then divides.
   const size_t rank = 1 + random() % 3;
   const size_t cut = random() % rank;
-  std::vector<int64_t> lengths;
   std::vector<std::string> cuts(rank, "-");
-  for (size_t d = 0; d < rank; ++d) {
-    lengths.push_back(static_cast<int64_t>((d == cut ? mesh->slots() : 1) * (1 + random() % 9)));
-  }
   const std::string whole = absl::StrCat("[", absl::StrJoin(cuts, ", "), "]");
   if (random() % 2 == 0) cuts[cut] = absl::StrJoin(axes, "*");
   TensorTable::Spec spec{
       .sources = {{*mesh, *ParseLayout(whole)}},
-      .destinations = {{*mesh, *ParseLayout(absl::StrCat("[", absl::StrJoin(cuts, ", "), "]"))}},
-      .groups = {{.shape = *Shape::Create(lengths), .type = kTypes[random() % std::size(kTypes)]}}};
-  spec.group_of_tensor.assign(1 + random() % 3, 0);
+      .destinations = {{*mesh, *ParseLayout(absl::StrCat("[", absl::StrJoin(cuts, ", "), "]"))}}};
+  const DataType type = kTypes[random() % std::size(kTypes)];
+  const auto groups = static_cast<int32_t>(1 + random() % 2);
+  for (int32_t group = 0; group < groups; ++group) {
+    std::vector<int64_t> lengths;
+    for (size_t d = 0; d < rank; ++d) {
+      lengths.push_back(static_cast<int64_t>((d == cut ? mesh->slots() : 1) * (1 + random() % 9)));
+    }
+    spec.groups.push_back({.shape = *Shape::Create(lengths), .type = type});
+    spec.group_of_tensor.insert(spec.group_of_tensor.end(), 1 + random() % 2, group);
+  }
   CourseRequest made = RedistributionOf(std::move(spec));
   made.request.redistribution.source_partial = std::move(axes);
   made.request.redistribution.reduction = kReductions[random() % std::size(kReductions)];

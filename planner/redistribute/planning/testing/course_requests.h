@@ -69,9 +69,9 @@ void PutOnMixedHosts(ReshardRequest& request);
 // each other, on the last axis, so that all GPUs may go over a communicator.
 CourseRequest RandomMixedRequest(uint64_t seed, bool partial);
 
-// Sums, means, minima or maxima, in parts or whole, of one to three tensors of one type on three to
-// six hosts whose ports are so slow that sums go round a ring of these, where their type lets them.
-// Mesh, shape and sizes are by chance, from the seed alone.
+// Sums, means, minima or maxima, in parts or whole, of one to four tensors of one type and up to
+// two shapes on three to six hosts whose ports are so slow that sums go round a ring of these,
+// where their type lets them. Mesh, shapes and sizes are by chance, from the seed alone.
 CourseRequest RandomSumRingRequest(uint64_t seed);
 
 // The plan of it.
