@@ -3,6 +3,7 @@
 // what random ones are planned.
 
 #include "common/base/check.h"
+#include "common/base/status_macros.h"
 #include "common/plan/course_tables.h"
 #include "common/plan/media.h"
 #include "common/plan/proof.h"
@@ -19,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -197,18 +199,30 @@ TEST(MixedCourses, AStepWithMediaOfItsOwnIsRefused) {
               StatusIs(absl::StatusCode::kInternal, HasSubstr("found 1 of its own")));
 }
 
-TEST(MixedCourses, ACollectiveBesideHostMemoryIsRefused) {
+// Of sums of GPUs and host memory, of whose last step something is other than planned.
+absl::Status ProveMediaWith(void (*change)(Course<Plan>::Step& last)) {
   const Plan plan = ProvenPlanOf(RequestFor({.mesh = "x=2,replica=2 on h0.0-1,h1.0-1",
                                              .source = "[-, -]",
                                              .destination = "[-, -]",
                                              .partial = {"x"}}));
   Plan::Spec spec = plan.spec();
   std::vector<Course<Plan>> courses = plan.courses();
-  courses[0].steps.back().collective = StepCollective::kAllGather;
+  change(courses[0].steps.back());
   spec.courses = std::make_shared<const std::vector<Course<Plan>>>(std::move(courses));
-  ASSERT_OK_AND_ASSIGN(const Plan wrong, Plan::Create(std::move(spec)));
-  EXPECT_THAT(ProveMedia(wrong),
+  ASSIGN_OR_RETURN(const Plan wrong, Plan::Create(std::move(spec)));
+  return ProveMedia(wrong);
+}
+
+TEST(MixedCourses, ACollectiveBesideHostMemoryIsRefused) {
+  EXPECT_OK(ProveMediaWith([](Course<Plan>::Step&) {}));
+  EXPECT_THAT(ProveMediaWith(
+                  [](Course<Plan>::Step& last) { last.collective = StepCollective::kAllGather; }),
               StatusIs(absl::StatusCode::kInternal, HasSubstr("beside host memory")));
+}
+
+TEST(MixedCourses, ARingOfSumsBesideHostMemoryIsRefused) {
+  EXPECT_THAT(ProveMediaWith([](Course<Plan>::Step& last) { last.adds_own = true; }),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("found a ring of them")));
 }
 
 TEST(MixedCourses, InstancesAreThoseOfHostsOrOfGpusWhicheverIsFaster) {

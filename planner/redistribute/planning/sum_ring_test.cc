@@ -59,8 +59,8 @@ ReshardRequest RequestOf(const Sums& sums) {
   return request;
 }
 
-int64_t RoundsOf(const ReshardRequest& request) {
-  const absl::StatusOr<Plan> plan = PlanOf({.request = request, .sizes = CourseSizes()});
+int64_t RoundsOf(const ReshardRequest& request, const CourseSizes& sizes = {}) {
+  const absl::StatusOr<Plan> plan = PlanOf({.request = request, .sizes = sizes});
   EXPECT_OK(plan.status());
   if (!plan.ok()) return -1;
   EXPECT_OK(Prove(*plan));
@@ -142,6 +142,13 @@ TEST(SumRing, PiecesInRowsOfRowsOfRunsAreAddedAtOnce) {
   };
   EXPECT_EQ(rounds("[x*y, -, -]"), 3);
   EXPECT_EQ(rounds("[-, x, y]"), 0);
+}
+
+// Of 1024 rows each device's piece has 4096 elements.
+TEST(SumRing, PiecesInShortRunsAreAddedAtOnce) {
+  const ReshardRequest request = RequestOf({.destination = "[-, x]"});
+  EXPECT_EQ(RoundsOf(request, {.row_elements = 4096}), 3);
+  EXPECT_EQ(RoundsOf(request, {.row_elements = 4097}), 0);
 }
 
 // A round takes less than ten times what a step costs besides.

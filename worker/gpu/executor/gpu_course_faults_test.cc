@@ -38,6 +38,18 @@ using ::testing::IsEmpty;
 constexpr int kSummers = 3;
 constexpr CompiledPart::Options kOfSummers = {.staging_bytes = 1 << 20};
 
+// Of a device's part of a plan.
+absl::StatusOr<GpuTaskSpec> SpecOfPart(const Plan& plan, DeviceRank device,
+                                       const TileMemory& memory, ExecutorRank& rank,
+                                       uint32_t instance = 0) {
+  std::vector<std::vector<DeviceId>> each_alone;
+  for (const DeviceId& name : plan.tensors().devices()) each_alone.push_back({name});
+  ASSIGN_OR_RETURN(std::vector<WorkerPart> parts, CutParts(plan, each_alone));
+  ASSIGN_OR_RETURN(auto part, PreparedPart::Create(
+                                  std::make_shared<const WorkerPart>(std::move(parts[device]))));
+  return rank.Spec(std::move(part), TilesOf(memory, device), kOfSummers, instance);
+}
+
 // Three GPUs sum a matrix that each has a summand of, slab by slab: reduced in parts, then
 // gathered.
 struct SummersCase {
@@ -63,13 +75,7 @@ struct SummersCase {
 
   absl::StatusOr<GpuTaskSpec> SpecOf(ExecutorRank& rank, DeviceRank device,
                                      uint32_t instance = 0) const {
-    std::vector<std::vector<DeviceId>> each_alone;
-    for (const DeviceId& name : plan.tensors().devices()) each_alone.push_back({name});
-    ASSIGN_OR_RETURN(std::vector<WorkerPart> parts, CutParts(plan, each_alone));
-    ASSIGN_OR_RETURN(auto part, PreparedPart::Create(
-                                    std::make_shared<const WorkerPart>(std::move(parts[device]))));
-    ASSIGN_OR_RETURN(GpuTaskSpec spec,
-                     rank.Spec(std::move(part), TilesOf(memory, device), kOfSummers, instance));
+    ASSIGN_OR_RETURN(GpuTaskSpec spec, SpecOfPart(plan, device, memory, rank, instance));
     // Longer than a rank may have to wait for a processor.
     spec.stall_limit = absl::Seconds(1);
     return spec;
@@ -211,6 +217,24 @@ TEST(GpuCourseFaultsTest, WithoutMemoryForArraysNothingIsBound) {
   });
   EXPECT_THAT(told, ElementsAre(AllOf(HasSubstr("RESOURCE_EXHAUSTED"),
                                       HasSubstr("arrays between steps"), HasSubstr("h0.0"))));
+}
+
+// Planners of GPUs make none.
+TEST(GpuCourseFaultsTest, ARingOfSumsIsRefused) {
+  const auto told = RunRanks(1, [](int number, Meeting&) -> absl::Status {
+    ASSIGN_OR_RETURN(const auto rank, ExecutorRank::Create(number, {}));
+    absl::Status told = absl::NotFoundError("a ring");
+    for (uint64_t seed = 1; absl::IsNotFound(told); ++seed) {
+      ASSIGN_OR_RETURN(const Plan plan, PlanOf(RandomSumRingRequest(seed)));
+      if (!plan.courses()[0].steps[0].adds_own) continue;
+      const TileMemory memory(plan);
+      told = SpecOfPart(plan, 0, memory, *rank).status();
+    }
+    RETURN_IF_ERROR(rank->Close());
+    return told;
+  });
+  EXPECT_THAT(told, ElementsAre(AllOf(HasSubstr("INVALID_ARGUMENT"),
+                                      HasSubstr("found some that go round a ring"))));
 }
 
 }  // namespace
