@@ -13,9 +13,14 @@
 namespace crossmesh {
 namespace {
 
-Manifest MatrixOf(int64_t rows) {
-  absl::StatusOr<Manifest> manifest =
-      Manifest::Create({{.name = "m", .shape = Shape::Create({{rows, 64}}).value()}});
+// Of 64 columns, the first of so many rows, and each next one of a row more.
+Manifest Matrices(int count, int64_t rows) {
+  std::vector<TensorSpec> tensors;
+  for (int i = 0; i < count; ++i) {
+    tensors.push_back(
+        {.name = absl::StrCat("m", i), .shape = Shape::Create({{rows + i, 64}}).value()});
+  }
+  absl::StatusOr<Manifest> manifest = Manifest::Create(std::move(tensors));
   CHECK_OK(manifest);
   return *std::move(manifest);
 }
@@ -37,19 +42,20 @@ void SetSide(v1::ReshardSide& side, const std::string& axes, const std::vector<s
 v1::ReshardSpec HalfToHalf(const std::vector<std::string>& hosts) {
   const auto half = static_cast<int64_t>(hosts.size()) / 2;
   v1::ReshardSpec spec;
-  *spec.mutable_inline_manifest() = ToProto(MatrixOf(64 * half));
+  *spec.mutable_inline_manifest() = ToProto(Matrices(1, 64 * half));
   const std::string axes = absl::StrCat("x=", half);
   SetSide(*spec.mutable_source(), axes, {hosts.begin(), hosts.begin() + half}, "from");
   SetSide(*spec.mutable_destination(), axes, {hosts.begin() + half, hosts.end()}, "to");
   return spec;
 }
 
-v1::PlanReshardRequest NumberedPlan(int64_t number) {
+v1::PlanReshardRequest NumberedPlan(int64_t number, int matrices) {
   std::vector<std::string> hosts;
   for (int i = 0; i < 128; ++i) hosts.push_back(absl::StrCat("p", i));
   v1::PlanReshardRequest request;
   *request.mutable_spec() = HalfToHalf(hosts);
-  *request.mutable_spec()->mutable_inline_manifest() = ToProto(MatrixOf(4096 + number));
+  *request.mutable_spec()->mutable_inline_manifest() =
+      ToProto(Matrices(matrices, 4096 + matrices * number));
   request.mutable_spec()->mutable_source()->mutable_rules(0)->set_layout("[x, -] chunk");
   request.mutable_spec()->mutable_destination()->mutable_rules(0)->set_layout("[-, x] chunk");
   return request;

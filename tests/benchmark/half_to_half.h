@@ -14,7 +14,7 @@ namespace crossmesh {
 v1::ReshardSpec HalfToHalf(const std::vector<std::string>& hosts);
 
 // Rows of 64 slots to columns of 64 others, whose hosts nobody has. Each number is another plan, of
-// a matrix with so many rows more.
-v1::PlanReshardRequest NumberedPlan(int64_t number);
+// matrices of which none has as many rows as another one.
+v1::PlanReshardRequest NumberedPlan(int64_t number, int matrices);
 
 }  // namespace crossmesh

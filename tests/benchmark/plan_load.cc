@@ -33,13 +33,15 @@ PlanLoad::Outcome PlanLoad::Run(int clients, double seconds, Plans plans) {
   return outcome;
 }
 
+v1::PlanReshardRequest PlanLoad::NewPlan() { return NumberedPlan(next_++, matrices_); }
+
 PlanLoad::Outcome PlanLoad::RunClient(const std::atomic<bool>& stop, Plans plans) {
   absl::StatusOr<Client> client = Client::Connect(address_, {.call_timeout = absl::Minutes(2)});
   CHECK_OK(client);
-  const v1::PlanReshardRequest same = NumberedPlan(0);
+  const v1::PlanReshardRequest same = NumberedPlan(0, matrices_);
   Outcome mine;
   while (!stop) {
-    const v1::PlanReshardRequest request = plans == Plans::kNew ? NumberedPlan(TakeNumber()) : same;
+    const v1::PlanReshardRequest request = plans == Plans::kNew ? NewPlan() : same;
     double planned = 0;
     const double seconds = SecondsOf([&] {
       const auto response = client->Plan(request);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "client/client.h"
+#include "crossmesh/v1/reshard_service.pb.h"
 
 #include <atomic>
 #include <cstdint>
@@ -14,7 +15,8 @@ namespace crossmesh {
 // thread-safe, but for numbers.
 class PlanLoad {
  public:
-  explicit PlanLoad(std::string address) : address_(std::move(address)) {}
+  // `matrices`: of each plan, which takes as long as they are many.
+  PlanLoad(std::string address, int matrices) : address_(std::move(address)), matrices_(matrices) {}
 
   struct Outcome {
     double per_second = 0;
@@ -25,12 +27,13 @@ class PlanLoad {
   Outcome Run(int clients, double seconds, Plans plans);
 
   // A plan that was not asked for before.
-  int64_t TakeNumber() { return next_++; }
+  v1::PlanReshardRequest NewPlan();
 
  private:
   Outcome RunClient(const std::atomic<bool>& stop, Plans plans);
 
   const std::string address_;
+  const int matrices_;
   std::atomic<int64_t> next_ = 1;
 };
 

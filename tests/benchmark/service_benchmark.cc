@@ -47,6 +47,7 @@ struct Options {
   int clients = 400;    // of the overload
   double overload = 3;  // so many times the rate of new plans
   double seconds = 10;
+  int matrices = 8;  // of a larger plan
 };
 
 void Print(const std::string& what, nlohmann::json figures) {
@@ -200,14 +201,17 @@ class Plans {
   }
 
   void Run() {
-    PrintRate("cached plans", PlanLoad::Plans::kCached);
-    const double peak = PrintRate("new plans", PlanLoad::Plans::kNew);
+    PrintRate("cached plans", load_, PlanLoad::Plans::kCached);
+    const double peak = PrintRate("new plans", load_, PlanLoad::Plans::kNew);
     // One at a time, so that none waits for another one.
     PlanLoad::Outcome alone = load_.Run(1, options_.seconds, PlanLoad::Plans::kNew);
     Print("one new plan, without the planner's time", QuantilesOf(std::move(alone.beside)));
-    Overload(peak);
+    Overload("overload by new plans", load_, peak);
     const double after = load_.Run(8, options_.seconds, PlanLoad::Plans::kNew).per_second;
     Print("after the overload", {{"per_second", after}, {"of_peak", after / peak}});
+    PlanLoad larger(cluster_->controller_address(), options_.matrices);
+    const double larger_peak = PrintRate("larger new plans", larger, PlanLoad::Plans::kNew);
+    Overload("overload by larger new plans", larger, larger_peak);
   }
 
  private:
@@ -220,21 +224,21 @@ class Plans {
     return *std::move(cluster);
   }
 
-  double PrintRate(const std::string& what, PlanLoad::Plans plans) {
-    load_.Run(8, 1, plans);  // to warm up
-    const PlanLoad::Outcome outcome = load_.Run(8, options_.seconds, plans);
+  double PrintRate(const std::string& what, PlanLoad& load, PlanLoad::Plans plans) {
+    load.Run(8, 1, plans);  // to warm up
+    const PlanLoad::Outcome outcome = load.Run(8, options_.seconds, plans);
     nlohmann::json figures = QuantilesOf(outcome.answered);
     figures["per_second"] = outcome.per_second;
     Print(what, std::move(figures));
     return outcome.per_second;
   }
 
-  void Overload(double peak) {
+  void Overload(const std::string& what, PlanLoad& load, double peak) {
     const PlanOverload overload = {.address = TcpAddress(),
                                    .clients = options_.clients,
                                    .per_second = options_.overload * peak,
                                    .seconds = options_.seconds};
-    const auto outcome = overload.Run([&](int64_t) { return NumberedPlan(load_.TakeNumber()); });
+    const auto outcome = overload.Run([&](int64_t) { return load.NewPlan(); });
     nlohmann::json figures = {
         {"clients", options_.clients},          {"asked_per_second", overload.per_second},
         {"per_second", outcome.per_second},     {"of_peak", outcome.per_second / peak},
@@ -243,7 +247,7 @@ class Plans {
       figures["refused_after"] = QuantilesOf(outcome.refused);
       figures["told_to_wait"] = QuantilesOf(outcome.told);
     }
-    Print("overload by new plans", std::move(figures));
+    Print(what, std::move(figures));
   }
 
   // Where each connection is a client of its own.
@@ -255,7 +259,7 @@ class Plans {
 
   const Options options_;
   const std::unique_ptr<LiveCluster> cluster_;
-  PlanLoad load_{cluster_->controller_address()};
+  PlanLoad load_{cluster_->controller_address(), 1};
 };
 
 }  // namespace
@@ -275,6 +279,8 @@ int main(int argc, char** argv) {
   app.add_option("--overload", options.overload, "Its rate, in times of that of new plans")
       ->capture_default_str();
   app.add_option("--seconds", options.seconds, "Of each case of plans")->capture_default_str();
+  app.add_option("--matrices", options.matrices, "Of each of the larger plans; the others have one")
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   crossmesh::SetMinimumLogLevel(crossmesh::LogLevel::kError);
   CHECK_OK(crossmesh::RaiseDescriptorLimit());
