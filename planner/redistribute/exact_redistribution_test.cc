@@ -74,18 +74,28 @@ void ExpectEstimatesAtMostTheLeast(const SearchSpace& space, const ExactRedistri
   }
 }
 
+// What is tried out of a mesh, which takes long and is the same for all tests of it.
+struct Study {
+  explicit Study(const StudiedMesh& studied)
+      : mesh(studied), primes(Primes(mesh)), space(mesh.Request(0, 0), primes), exact(space) {}
+
+  static const Study& Of(const StudiedMesh& mesh) {
+    static std::map<std::string, Study> studies;
+    return studies.try_emplace(mesh.name, mesh).first->second;
+  }
+
+  const StudiedMesh mesh;
+  const AtomSizes primes;
+  const TypeSpace space;
+  const ExactRedistribution exact;
+};
+
 class StudyTest : public testing::TestWithParam<StudiedMesh> {
  protected:
-  StudyTest()
-      : mesh_(GetParam()),
-        primes_(Primes(mesh_)),
-        space_(mesh_.Request(0, 0), primes_),
-        exact_(space_) {}
-
-  const StudiedMesh mesh_;
-  const AtomSizes primes_;
-  const TypeSpace space_;
-  const ExactRedistribution exact_;
+  const Study& study_ = Study::Of(GetParam());
+  const StudiedMesh& mesh_ = study_.mesh;
+  const AtomSizes& primes_ = study_.primes;
+  const ExactRedistribution& exact_ = study_.exact;
 };
 
 // Of bytes to the bound, where there is one.
