@@ -65,7 +65,7 @@ absl::StatusOr<PlacedTensor> FromRules(const LayoutShowFlags& flags, const Mesh&
   return placed;
 }
 
-absl::StatusOr<PlacedTensor> Place(const LayoutShowFlags& flags) {
+absl::StatusOr<PlacedTensor> PlaceTensor(const LayoutShowFlags& flags) {
   ASSIGN_OR_RETURN(Mesh mesh, ParseMesh(flags.mesh));
   const bool by_layout = !flags.layout.empty() && !flags.shape.empty();
   const bool by_rules = !flags.manifest.empty() && !flags.rules.empty() && !flags.tensor.empty();
@@ -133,7 +133,7 @@ std::string Table(const PlacedTensor& placed, const std::vector<Tile>& tiles) {
 }
 
 absl::Status Show(Cli& cli, const LayoutShowFlags& flags) {
-  ASSIGN_OR_RETURN(const PlacedTensor placed, Place(flags));
+  ASSIGN_OR_RETURN(const PlacedTensor placed, PlaceTensor(flags));
   const std::vector<Tile> tiles =
       placed.placement.layout.Tiles(placed.placement.mesh, placed.tensor.shape);
   return cli.Answer(Document(placed, tiles), Table(placed, tiles));

@@ -241,8 +241,8 @@ absl::Status ProveLines(const OpTable& ops, const RankActions& actions, QueueSco
   for (const auto& [key, ends] : lines) {
     const size_t count = std::max(ends.sent.size(), ends.received.size());
     for (size_t place = 0; place < count; ++place) {
-      const auto op_at = [&](const std::vector<Action>& actions) {
-        return place < actions.size() ? ToString(Unfused(ops.op(actions[place].op))) : "nothing";
+      const auto op_at = [&](const std::vector<Action>& ended) {
+        return place < ended.size() ? ToString(Unfused(ops.op(ended[place].op))) : "nothing";
       };
       if (place < ends.sent.size() && place < ends.received.size() &&
           MessageOf(ops, ends.sent[place]) == MessageOf(ops, ends.received[place])) {
