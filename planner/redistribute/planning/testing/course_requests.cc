@@ -103,6 +103,20 @@ CourseRequest RedistributionOf(TensorTable::Spec spec) {
   return made;
 }
 
+// Beside tensors of one shape as many of another one, with the same layouts.
+void AddOthersTwiceAsLong(CourseRequest& made) {
+  TensorTable::Spec spec = made.request.tensors->spec();
+  TensorGroup longer = spec.groups.front();
+  std::vector<int64_t> lengths;
+  for (const int64_t length : longer.shape.lengths()) lengths.push_back(2 * length);
+  longer.shape = *Shape::Create(lengths);
+  spec.groups.push_back(std::move(longer));
+  spec.group_of_tensor.insert(spec.group_of_tensor.end(), spec.group_of_tensor.size(), 1);
+  auto table = TensorTable::Create(std::move(spec));
+  CHECK_OK(table);
+  made.request.tensors = std::make_shared<const TensorTable>(*std::move(table));
+}
+
 // With costs by which collectives are predicted to be faster than relays.
 void PreferCollectives(CourseRequest& made) {
   PutOnGpus(made.request);
@@ -156,6 +170,7 @@ CourseRequest RandomCourseRequest(uint64_t seed, bool partial, const RandomCours
   };
   const RedistributionRequest drawn = draw(seed);
   CourseRequest made = RequestOf(drawn, drawn_tensors());
+  if (partial && one_in(3)) AddOthersTwiceAsLong(made);
   if (!partial && one_in(2)) {
     TensorTable::Spec spec;
     for (uint64_t i = 0; i < 2; ++i) {
@@ -243,6 +258,7 @@ CourseRequest RandomCollectiveRequest(uint64_t seed, bool sums, std::optional<Da
     inputs.reduction = !is_whole && random() % 4 == 0 ? "mean" : "sum";
     inputs.reduction_order = "any";
   }
+  if (random() % 4 == 0) AddOthersTwiceAsLong(made);
   PreferCollectives(made);
   return made;
 }

@@ -38,9 +38,9 @@ struct RandomCourseLimits {
 };
 
 // A few tensors whose meshes, two ends and types are by chance, from the seed alone. If `partial`,
-// they have one mesh and, in many cases, partial sums, of F32 or I32; else there may be tensors of
-// another mesh, with other layouts, of another type. Sizes are so small that there are many
-// instances, or so large that there is one.
+// they have one mesh, up to two shapes and, in many cases, partial sums, of F32 or I32; else there
+// may be tensors of another mesh, with other layouts, of another type. Sizes are so small that
+// there are many instances, or so large that there is one.
 CourseRequest RandomCourseRequest(uint64_t seed, bool partial,
                                   const RandomCourseLimits& limits = {});
 
@@ -49,7 +49,8 @@ void PutOnGpus(ReshardRequest& request);
 
 // A gather of all, or, if `sums`, sums of all in parts or whole in any order, of eight GPUs of one
 // to four hosts whose costs are such that collectives are predicted to be faster than relays. Mesh,
-// shape, type (but where it is given) and the number of tensors are by chance, from the seed alone.
+// shapes, type (but where it is given) and the number of tensors are by chance, from the seed
+// alone.
 CourseRequest RandomCollectiveRequest(uint64_t seed, bool sums,
                                       std::optional<DataType> type = std::nullopt);
 // The same over one or two axes of a mesh of two or three, so in groups of two or four; of gathers
