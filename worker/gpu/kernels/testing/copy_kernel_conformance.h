@@ -4,6 +4,7 @@
 
 #include "common/mesh/data_type.h"
 #include "common/plan/testing/random_source.h"
+#include "common/testing/random_cases.h"
 #include "worker/gpu/kernels/testing/box_memory.h"
 #include "worker/gpu/kernels/testing/copy_case.h"
 #include "worker/gpu/kernels/testing/kernel_conformance_fixture.h"
@@ -55,7 +56,7 @@ TEST_P(KernelConformanceTest, CopyingHashesEitherSideOrNone) {
 
 TEST_P(KernelConformanceTest, ConvertsOnTheWayAsTheReferenceAndWritesNothingElse) {
   for (const KernelOfTypes& kernel : kConvertingCopies) {
-    for (uint64_t seed = 0; seed < 60; ++seed) {
+    for (int64_t seed = 0; seed < RandomCases(60); ++seed) {
       SCOPED_TRACE(absl::StrCat(kernel.name, ", seed ", seed));
       RandomSource random(seed);
       CopyCase one(kernel, random);

@@ -5,6 +5,7 @@
 #include "common/mesh/data_type.h"
 #include "common/numbers/number_formats.h"
 #include "common/plan/testing/random_source.h"
+#include "common/testing/random_cases.h"
 #include "worker/gpu/kernels/device_code.h"
 #include "worker/gpu/kernels/element_scaling.h"
 #include "worker/gpu/kernels/kernel_launches.h"
@@ -27,7 +28,7 @@ namespace crossmesh {
 
 TEST_P(KernelConformanceTest, PacksAndHashesAsTheReferenceAndWritesNothingElse) {
   for (const KernelOfTypes& kernel : kPacks) {
-    for (uint64_t seed = 0; seed < 60; ++seed) {
+    for (int64_t seed = 0; seed < RandomCases(60); ++seed) {
       SCOPED_TRACE(absl::StrCat(kernel.name, ", seed ", seed));
       RandomSource random(seed);
       PackCase one(kernel, random);

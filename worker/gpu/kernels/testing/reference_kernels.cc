@@ -102,12 +102,16 @@ float AmaxOf(const ScaledMatrix& matrix, int64_t row_begin, int64_t column_begin
 }  // namespace
 
 std::vector<std::byte> PackOnCpu(std::span<const KernelBox> boxes, DataType from, DataType to) {
-  std::vector<std::byte> packed;
+  int64_t elements = 0;
+  for (const KernelBox& box : boxes) elements += box.rows * box.row_bytes / ItemBytes(from);
+  std::vector<std::byte> packed(elements * ItemBytes(to));
+  std::byte* end = packed.data();
   for (const KernelBox& box : boxes) {
     for (int64_t row = 0; row < box.rows; ++row) {
       const std::byte* begin = At(box.address + row * box.pitch_bytes);
       if (from == to) {
-        packed.insert(packed.end(), begin, begin + box.row_bytes);
+        std::memcpy(end, begin, box.row_bytes);
+        end += box.row_bytes;
         continue;
       }
       for (int64_t at = 0; at < box.row_bytes; at += ItemBytes(from)) {
@@ -115,8 +119,8 @@ std::vector<std::byte> PackOnCpu(std::span<const KernelBox> boxes, DataType from
         std::memcpy(&bits, begin + at, ItemBytes(from));
         bits = to == DataType::kF8E4M3 ? QuantizeOneOnCpu(box, at / ItemBytes(from), bits)
                                        : ConvertOnCpu(from, to, bits);
-        const auto* bytes = reinterpret_cast<const std::byte*>(&bits);
-        packed.insert(packed.end(), bytes, bytes + ItemBytes(to));
+        std::memcpy(end, &bits, ItemBytes(to));
+        end += ItemBytes(to);
       }
     }
   }

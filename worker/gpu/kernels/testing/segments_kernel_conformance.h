@@ -4,6 +4,7 @@
 
 #include "common/mesh/data_type.h"
 #include "common/plan/testing/random_source.h"
+#include "common/testing/random_cases.h"
 #include "worker/gpu/kernels/kernel_launches.h"
 #include "worker/gpu/kernels/testing/copy_case.h"
 #include "worker/gpu/kernels/testing/kernel_conformance_fixture.h"
@@ -23,7 +24,7 @@ namespace crossmesh {
 
 TEST_P(KernelConformanceTest, OneLaunchPacksSegmentsOfManyClassesAndWritesNothingElse) {
   for (const KernelOfTypes& kernel : kPacks) {
-    for (uint64_t seed = 0; seed < 25; ++seed) {
+    for (int64_t seed = 0; seed < RandomCases(25); ++seed) {
       SCOPED_TRACE(absl::StrCat(kernel.name, ", seed ", seed));
       RandomSource random(seed);
       SegmentsCase many(kernel, random);
@@ -101,7 +102,7 @@ TEST_P(KernelConformanceTest, OneLaunchCopiesSegmentsOfManyClassesAndWritesNothi
 
 TEST_P(KernelConformanceTest, OneLaunchConvertsSegmentsOfManyClasses) {
   for (const KernelOfTypes& kernel : kConvertingCopies) {
-    for (uint64_t seed = 0; seed < 15; ++seed) {
+    for (int64_t seed = 0; seed < RandomCases(15); ++seed) {
       SCOPED_TRACE(absl::StrCat(kernel.name, ", seed ", seed));
       RandomSource random(seed);
       CopySegmentsCase many(kernel, random);
