@@ -173,7 +173,7 @@ TEST_F(RedistributionTest, AMeanComesToAllOfThem) {
   }
 }
 
-// Slowed down, so that there is something to disturb.
+// Slowed down, so that there is something to disturb, and sums go from worker to worker.
 TEST_F(RedistributionTest, AWorkerThatIsKilledEndsItAndTheNextOneWorks) {
   spec_.set_nic_share(0.001);
   RunningReshard running(cluster_->controller_address(), spec_);
@@ -184,6 +184,7 @@ TEST_F(RedistributionTest, AWorkerThatIsKilledEndsItAndTheNextOneWorks) {
       running.WaitFor(
           [](const v1::Operation& now) { return now.state() == v1::OPERATION_STATE_FAILED; },
           absl::Seconds(30)));
+  EXPECT_THAT(operation.report().search(), HasSubstr("summands round rings"));
   EXPECT_THAT(operation.replicas(0).error(), HasSubstr("n-2"));
   ExpectOldShards({"n-0", "n-1", "n-3"});
   sources_.erase("n-2");
@@ -209,6 +210,7 @@ TEST_F(RedistributionTest, AWorkerThatStopsIsBlamedAndBuffersAreGivenBack) {
       running.WaitFor(
           [](const v1::Operation& now) { return now.state() == v1::OPERATION_STATE_FAILED; },
           absl::Seconds(60)));
+  EXPECT_THAT(operation.report().search(), HasSubstr("summands round rings"));
   EXPECT_THAT(operation.replicas(0).error(), HasSubstr("n-1"));
   ExpectOldShards({"n-0", "n-2", "n-3"});
   cluster_->Signal("n-1", SIGCONT);
