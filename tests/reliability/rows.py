@@ -57,6 +57,8 @@ SERVICE = Benchmark("service_benchmark", service_arguments, derive=cost_of_the_s
     Figure("one new plan, without the planner's time", "p99_ms", most=3),
     Figure("overload by new plans", "of_peak", least=0.8),
     Figure("overload by new plans", "refused_after.p99_ms", most=5),
+    Figure("overload by larger new plans", "of_peak", least=0.8),
+    Figure("overload by larger new plans", "refused_after.p99_ms", most=5),
     Figure("after the overload", "of_peak", least=0.8)))
 HEARTBEATS = Benchmark(
     "session_benchmark",
