@@ -9,12 +9,13 @@
 #
 #   crossmesh_test(LABEL unit|allocation|service|live|lab|gpu|install|python|lint SOURCES box_test.cc
 #                  DEPENDS crossmesh::common_mesh [NAME common_mesh_slow_test] [TIMEOUT seconds] [SHARDS 4] [SERIAL]
-#                  [UNTHREADED])
+#                  [UNTHREADED] [UNSANITIZED])
 #     One GoogleTest binary, named <folder>_test unless NAME is given. Each of its tests is one of ctest, in a process of
 #     its own; with label unit, which has thousands of short ones, the binary is one test of ctest, or as many as it has
 #     SHARDS, and TIMEOUT is that of all of it. SERIAL: nothing else runs beside its tests.
-#     UNTHREADED: what it tests has no threads, though what it links does. Label allocation: it counts what is allocated,
-#     and is not built for sanitizers. Target <LABEL>_tests builds all binaries of a label.
+#     UNTHREADED: what it tests has no threads, though what it links does. UNSANITIZED: it takes too long for sanitizers,
+#     which do not build it. Label allocation: it counts what is allocated, and is not built for sanitizers. Target
+#     <LABEL>_tests builds all binaries of a label.
 #
 #   crossmesh_program(NAME crossmesh-worker SOURCES main.cc DEPENDS crossmesh::worker)
 #     An executable in <build folder>/bin. Target `programs` builds all.
@@ -83,7 +84,7 @@ function(crossmesh_module)
 endfunction()
 
 function(crossmesh_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "SERIAL;UNTHREADED" "NAME;LABEL;TIMEOUT;SHARDS" "SOURCES;DEPENDS")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "SERIAL;UNSANITIZED;UNTHREADED" "NAME;LABEL;TIMEOUT;SHARDS" "SOURCES;DEPENDS")
   _crossmesh_folder(folder)
   if(NOT arg_NAME)
     string(REPLACE "/" "_" arg_NAME "${folder}_test")
@@ -110,6 +111,10 @@ function(crossmesh_test)
   target_precompile_headers(${arg_NAME} REUSE_FROM crossmesh_precompiled_test)
   _crossmesh_starts_threads(threaded "${arg_SOURCES}" "${arg_DEPENDS}")
   if(CROSSMESH_ONLY_THREADED AND (arg_UNTHREADED OR NOT threaded))
+    return()
+  endif()
+  if(CROSSMESH_SANITIZE AND arg_UNSANITIZED)
+    set_target_properties(${arg_NAME} PROPERTIES EXCLUDE_FROM_ALL TRUE)
     return()
   endif()
   add_dependencies(${arg_LABEL}_tests ${arg_NAME})
