@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
 
 namespace crossmesh {
 namespace {
@@ -17,7 +18,8 @@ namespace {
 constexpr int64_t kCommitsKeptOnDisk = 20;
 constexpr int64_t kFreeBytes = int64_t{1} << 40;
 
-constexpr const char* kFiles[] = {"store.db", "store.db-wal", "watermark"};
+constexpr absl::string_view kLog = "store.db-wal";
+constexpr absl::string_view kFiles[] = {"store.db", kLog, "watermark"};
 
 }  // namespace
 
@@ -54,7 +56,13 @@ SimulatedStateFolder::SimulatedStateFolder(SimulatedNode& node, uint64_t seed,
 SimulatedStateFolder::~SimulatedStateFolder() { Close(); }
 
 absl::Status SimulatedStateFolder::Open() {
-  if (disk_.is_off()) disk_.PowerOn();
+  if (disk_.is_off()) {
+    disk_.PowerOn();
+    has_lost_power_ = true;
+  }
+  // With the power the watermark may have lost its last half second, and then nothing tells of a
+  // log that has lost its end besides (ADR 34).
+  if (has_lost_power_ && log_has_flips_) disk_.Load(*before_flips_);
   absl::Status opened = OpenStore();
   // A bit of the schema's version makes it one of a newer release.
   const bool is_refused = absl::IsDataLoss(opened) || absl::IsFailedPrecondition(opened);
@@ -62,7 +70,10 @@ absl::Status SimulatedStateFolder::Open() {
     disk_.Load(*before_flips_);
     opened = OpenStore();
   }
-  if (opened.ok()) before_flips_.reset();
+  if (opened.ok()) {
+    before_flips_.reset();
+    log_has_flips_ = has_lost_power_ = false;
+  }
   return opened;
 }
 
@@ -93,11 +104,14 @@ void SimulatedStateFolder::Close() {
 void SimulatedStateFolder::FlipBit(double place) {
   if (!before_flips_.has_value()) before_flips_ = disk_.Save();
   int64_t bits = 0;
-  for (const char* file : kFiles) bits += 8 * std::ssize(disk_.Read(file));
+  for (const absl::string_view file : kFiles) bits += 8 * std::ssize(disk_.Read(file));
   auto bit = static_cast<int64_t>(place * static_cast<double>(bits));
-  for (const char* file : kFiles) {
+  for (const absl::string_view file : kFiles) {
     const int64_t bits_here = 8 * std::ssize(disk_.Read(file));
-    if (bit < bits_here) return disk_.FlipBit(file, bit);
+    if (bit < bits_here) {
+      log_has_flips_ = log_has_flips_ || file == kLog;
+      return disk_.FlipBit(file, bit);
+    }
     bit -= bits_here;
   }
 }

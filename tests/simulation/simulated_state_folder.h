@@ -46,6 +46,8 @@ class SimulatedStateFolder {
   const std::unique_ptr<TemporaryFolder> folder_;  // for the lock
   SimulatedDisk disk_;
   std::optional<SimulatedDisk::Image> before_flips_;  // since it was opened last
+  bool log_has_flips_ = false;                        // likewise
+  bool has_lost_power_ = false;                       // likewise
   bool has_failed_ = false;                           // too often, so that the store has given up
   std::unique_ptr<Store> store_;
 };
