@@ -20,7 +20,7 @@ from cluster import Cluster
 from lab_fixture import PROGRAMS, relay_case, run_tests
 from measure import MEBI
 from network import Network, run
-from rough_link import Frames, RoughLink, Roughness
+from rough_link import TUN, Frames, RoughLink, Roughness
 
 CONTROLLER = "10.99.0.250"
 # Gives programs another time of the system. Other clocks it leaves.
@@ -109,6 +109,10 @@ class PartitionTest(FaultsTest):
 
 
 class RoughLinkTest(FaultsTest):
+    def setUp(self):
+        if not TUN.exists():
+            self.skipTest(f"no {TUN}")
+
     def expect_the_same_results(self, roughness: Roughness, mebibytes: int) -> tuple[Frames, float]:
         """What the link of host b did to frames, and the seconds of the transfer."""
         seed = int(os.environ.get("CROSSMESH_TEST_SEED", random.SystemRandom().randrange(1 << 32)))

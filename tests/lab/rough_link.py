@@ -14,6 +14,7 @@ many of them it lost, and how many were overtaken by one that had come later.
 import fcntl
 import heapq
 import os
+import pathlib
 import random
 import select
 import signal
@@ -25,6 +26,8 @@ from dataclasses import dataclass
 
 from network import Network, inside, run
 
+# Containers seldom have it.
+TUN = pathlib.Path("/dev/net/tun")
 TUNSETIFF = 0x400454CA
 IFF_TAP, IFF_NO_PI = 0x0002, 0x1000
 FRAME_BYTES_MAX = 1 << 16
@@ -69,7 +72,7 @@ class RoughLink:
 
 
 def open_tap(name: str) -> int:
-    tap = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+    tap = os.open(TUN, os.O_RDWR | os.O_NONBLOCK)
     fcntl.ioctl(tap, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI))
     return tap
 

@@ -59,7 +59,7 @@ TEST(CourseSums, SummandsAreAddedInTheOrderOfTheirCoordinatesWhateverComesFirst)
     RunInAnyOrder(course, plan, seed);
     ++summed;
   }
-  if (cases >= 600) EXPECT_GT(summed, 100);
+  if (cases >= 600) EXPECT_GT(summed, 20);
 }
 
 }  // namespace

@@ -195,22 +195,20 @@ int64_t RunningProgram::NowNs() const { return absl::ToUnixNanos(ports_.clock.No
 void RunningProgram::Do(const std::vector<ProgramProgress::Work>& work) {
   using Kind = ProgramProgress::Work::Kind;
   for (const ProgramProgress::Work& item : work) {
+    if (item.kind == Kind::kRun) {
+      ranks_[item.rank].running = item.op;
+      queues_[item.rank]->GiveOp(iteration_, item.op);
+      continue;
+    }
     const TransferMessage& message = item.message;
     Transfer& transfer = transfers_[message.transfer];
-    switch (item.kind) {
-      case Kind::kOpen:
-        ports_.replayer.Replay(transfer.key,
-                               message.index % program().transfers[message.transfer].buffers,
-                               InstanceOf(message));
-        break;
-      case Kind::kFill:
-        transfer.fill_ns[message.index] = NowNs() - transfer.produced_ns[message.index];
-        ports_.replayer.ReplaySourceHere(transfer.key, InstanceOf(message));
-        break;
-      case Kind::kRun:
-        ranks_[item.rank].running = item.op;
-        queues_[item.rank]->GiveOp(iteration_, item.op);
-        break;
+    if (item.kind == Kind::kOpen) {
+      ports_.replayer.Replay(transfer.key,
+                             message.index % program().transfers[message.transfer].buffers,
+                             InstanceOf(message));
+    } else {
+      transfer.fill_ns[message.index] = NowNs() - transfer.produced_ns[message.index];
+      ports_.replayer.ReplaySourceHere(transfer.key, InstanceOf(message));
     }
   }
   if (running_ && progress_.complete()) SendReport(absl::OkStatus());

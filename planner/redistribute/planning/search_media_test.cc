@@ -176,7 +176,7 @@ TEST(SearchMedia, WhatTheSearchTakesForACollectiveIsOneByLayouts) {
     }
   }
   if (cases >= 400) {
-    EXPECT_GT(collectives, 100);
+    EXPECT_GT(collectives, 40);
     EXPECT_GT(others, 20);
   }
 }
