@@ -38,8 +38,8 @@ CourseRequest LargePair(uint64_t seed) {
   return course;
 }
 
-// The search's model has rings at the slowest link, where workers send what crosses a link once, and
-// what a step costs besides its bytes, which the prediction of a plan has not: so within 5 %.
+// The search's model has rings at the slowest link, where workers send what crosses a link once,
+// and what a step costs besides its bytes, which the prediction of a plan has not: so within 5 %.
 TEST(OneMove, NeitherOneMoveNorAMethodOfTheLiteratureIsPredictedToTakeLess) {
   const uint64_t seed = FromEnvironment("CROSSMESH_SEED", 900'000);
   int64_t compared = 0;
