@@ -39,17 +39,19 @@ CourseRequest LargePair(uint64_t seed) {
 }
 
 // The search's model has rings at the slowest link, where workers send what crosses a link once,
-// and what a step costs besides its bytes, which the prediction of a plan has not: so within 5 %.
+// and predictions of plans are made anew: of one pair two methods are predicted to be up to 4 %
+// faster.
 TEST(OneMove, NeitherOneMoveNorAMethodOfTheLiteratureIsPredictedToTakeLess) {
   const uint64_t seed = FromEnvironment("CROSSMESH_SEED", 900'000);
   int64_t compared = 0;
+  int64_t faster = 0;
   const int64_t cases = RandomCases(300);
   for (int64_t i = 0; i < cases && !HasFailure(); ++i) {
     SCOPED_TRACE(absl::StrCat("CROSSMESH_SEED=", seed + i, " CROSSMESH_CASES=1"));
     CourseRequest course = LargePair(seed + i);
     ASSERT_OK_AND_ASSIGN(const Plan plan, PlanRedistribution(course.request));
     EXPECT_OK(Prove(plan));
-    const double least = plan.figures().predicted_seconds * 0.95;
+    const double least = plan.figures().predicted_seconds * (1 - 1e-9);
     ReshardRequest move = course.request;
     move.strategy = Strategy::kRelay;
     ASSERT_OK_AND_ASSIGN(const Plan one_move, PlanReshard(move));
@@ -59,9 +61,12 @@ TEST(OneMove, NeitherOneMoveNorAMethodOfTheLiteratureIsPredictedToTakeLess) {
       const absl::StatusOr<Plan> other = PlanRedistribution(course.request);
       if (!other.ok()) continue;  // that it cannot say
       ++compared;
-      EXPECT_GE(other->figures().predicted_seconds, least) << course.request.redistribution.method;
+      faster += other->figures().predicted_seconds < least ? 1 : 0;
+      EXPECT_GE(other->figures().predicted_seconds, 0.96 * least)
+          << course.request.redistribution.method;
     }
   }
+  EXPECT_LE(faster, 2);
   if (cases >= 300) EXPECT_GT(compared, 500);
 }
 
