@@ -16,19 +16,18 @@ CourseProgress::CourseProgress(Settings settings)
       reduced_(settings_.reduces.size()),
       open_(std::ssize(states_)) {}
 
-bool CourseProgress::CanBegin(At at) const {
-  const bool is_last = at.step + 1 == steps();
+bool CourseProgress::HasRoom(At at) const {
   const At before{.step = at.step, .instance = at.instance - settings_.buffers};
-  // What it fills: an array for summands, one for the next step, or destination tiles.
-  if (before.instance >= 0) {
-    if (settings_.reduces[at.step] ? !IsDone(before)
-        : is_last                  ? !IsMoved(before)
-                                   : !IsMoved({at.step + 1, before.instance})) {
-      return false;
-    }
-  }
+  if (before.instance < 0) return true;
+  if (settings_.reduces[at.step]) return IsDone(before);
+  // Who has no part in the next step may be through with that one first.
+  return IsMoved(before) && (is_last(at) || IsMoved({at.step + 1, before.instance}));
+}
+
+bool CourseProgress::CanBegin(At at) const {
+  if (!HasRoom(at)) return false;
   if (at.step == 0) return true;
-  if (is_last && !IsMoved({0, at.instance})) return false;
+  if (is_last(at) && !IsMoved({0, at.instance})) return false;
   // Arrays of a single instance take turns: this one's may be that of the step before the last.
   if (settings_.instances == 1) return IsDone({at.step - 1, at.instance});
   return StateOf({at.step - 1, at.instance}) >= State::kBegun;

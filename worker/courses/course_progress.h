@@ -13,8 +13,9 @@ namespace crossmesh {
 // A step of an instance is begun when the array that it fills is free: whoever sends to it may do
 // so from then on. It is fed, that is, its own bytes may be sent, when the step before it is done.
 // Without a reduction it is done when its bytes have moved. An array is free when the step that
-// reads it has moved for the instance that used the same buffer before. The last step of an
-// instance begins when its first one has moved, since it may fill the memory that the first reads.
+// fills it and the one that reads it have moved for the instance that used the same buffer before.
+// The last step of an instance begins when its first one has moved, since it may fill the memory
+// that the first reads.
 class CourseProgress {
  public:
   // What the course has: steps, of which some reduce; instances; buffers.
@@ -52,6 +53,10 @@ class CourseProgress {
   int32_t steps() const { return static_cast<int32_t>(settings_.reduces.size()); }
   State& StateOf(At at) { return states_[at.step * settings_.instances + at.instance]; }
   State StateOf(At at) const { return states_[at.step * settings_.instances + at.instance]; }
+  bool is_last(At at) const { return at.step + 1 == steps(); }
+  // Whether what the step fills is free: an array for summands, one for the next step, or
+  // destination tiles.
+  bool HasRoom(At at) const;
   bool CanBegin(At at) const;
   bool IsMoved(At at) const { return StateOf(at) >= State::kMoved; }
   bool IsDone(At at) const { return StateOf(at) == State::kDone; }

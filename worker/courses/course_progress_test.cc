@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 #include <random>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -97,6 +99,31 @@ TEST(CourseProgress, WhoSendsNothingMayHaveMovedBeforeItIsFed) {
   EXPECT_TRUE(progress.done());
 }
 
+// Of three steps a worker has no part in the second, the third or both.
+TEST(CourseProgress, AnArrayIsFreeWhenItIsFilledAsWellAsRead) {
+  CourseProgress progress({.reduces = {false, false, false}, .instances = 2, .buffers = 1});
+  EXPECT_EQ(progress.Begin(), (At{0, 0}));
+  EXPECT_EQ(progress.Begin(), (At{1, 0}));
+  progress.OnMoved({1, 0});
+  EXPECT_EQ(progress.Begin(), std::nullopt);  // its array is being filled
+  progress.OnMoved({0, 0});
+  EXPECT_EQ(progress.Begin(), (At{2, 0}));
+  EXPECT_EQ(progress.Begin(), (At{0, 1}));
+}
+
+TEST(CourseProgress, AnArrayThatNobodyReadsIsFreeWhenItIsFilled) {
+  CourseProgress progress({.reduces = {false, false, false}, .instances = 2, .buffers = 1});
+  EXPECT_EQ(progress.Begin(), (At{0, 0}));
+  EXPECT_EQ(progress.Begin(), (At{1, 0}));
+  progress.OnMoved({0, 0});
+  EXPECT_EQ(progress.Begin(), (At{2, 0}));
+  progress.OnMoved({2, 0});
+  EXPECT_EQ(progress.Begin(), std::nullopt);  // the second step has not moved
+  progress.OnMoved({1, 0});
+  EXPECT_EQ(progress.Begin(), (At{0, 1}));
+  EXPECT_EQ(progress.Begin(), (At{1, 1}));
+}
+
 // Of three steps of which a worker has part in none.
 TEST(CourseProgress, ItIsDoneWhenEveryStepIs) {
   CourseProgress progress({.reduces = {false, true, false}, .instances = 2, .buffers = 2});
@@ -118,53 +145,93 @@ TEST(CourseProgress, ItIsDoneWhenEveryStepIs) {
   EXPECT_TRUE(progress.done());
 }
 
-// Several workers, each with its own progress: an instance of a step moves when all of them have
-// begun it, and its own bytes are there.
-TEST(CourseProgress, WorkersNeverWaitForEachOtherInACircle) {
-  for (uint64_t seed = 1; seed <= 2000; ++seed) {
-    std::mt19937_64 random(seed);
-    CourseProgress::Settings settings;
-    const int steps = 1 + static_cast<int>(random() % 4);
-    for (int k = 0; k < steps; ++k) settings.reduces.push_back(random() % 2 == 0);
-    settings.instances = 1 + static_cast<int32_t>(random() % 7);
-    settings.buffers = 1 + static_cast<int32_t>(random() % settings.instances);
-    constexpr int kWorkers = 3;
-    std::vector<CourseProgress> workers(kWorkers, CourseProgress(settings));
-    const auto index = [&](At at) { return at.step * settings.instances + at.instance; };
-    const int count = steps * settings.instances;
-    std::vector<std::vector<bool>> begun(kWorkers, std::vector<bool>(count));
-    std::vector<std::vector<bool>> fed(kWorkers, std::vector<bool>(count));
-    std::vector<std::vector<bool>> moved(kWorkers, std::vector<bool>(count));
-    std::vector<std::vector<At>> reducing(kWorkers);
+// Several workers, each with its own progress and with part in some steps: an instance of a step
+// moves when all that have part in it have begun it, and its own bytes are there; at others when
+// they have begun it.
+class Workers {
+ public:
+  explicit Workers(uint64_t seed) : random_(seed) {
+    const int steps = 1 + static_cast<int>(random_() % 4);
+    for (int k = 0; k < steps; ++k) settings_.reduces.push_back(random_() % 2 == 0);
+    settings_.instances = 1 + static_cast<int32_t>(random_() % 7);
+    settings_.buffers = 1 + static_cast<int32_t>(random_() % settings_.instances);
+    for (int w = 0; w < 3; ++w) {
+      Worker& worker = workers_.emplace_back(CourseProgress(settings_));
+      for (int k = 0; k < steps; ++k) worker.has_part.push_back(random_() % 4 > 0);
+    }
+  }
+
+  void Run() {
     for (bool any = true; any;) {
       any = false;
-      for (int w = 0; w < kWorkers; ++w) {
-        // Each time that the worker is looked at it does one thing of each kind at most.
-        if (const auto at = workers[w].Begin()) any = begun[w][index(*at)] = true;
-        if (const auto at = workers[w].Feed()) any = fed[w][index(*at)] = true;
-        if (const auto at = workers[w].Reduce()) {
-          any = true;
-          reducing[w].push_back(*at);
-        } else if (!reducing[w].empty() && random() % 2 == 0) {
-          workers[w].OnReduced(reducing[w].back());
-          reducing[w].pop_back();
-          any = true;
-        }
-        any = any || !reducing[w].empty();
-      }
-      for (int i = 0; i < count; ++i) {
-        const At at{i / settings.instances, i % settings.instances};
-        const bool ready = std::ranges::all_of(std::vector{0, 1, 2},
-                                               [&](int w) { return begun[w][i] && fed[w][i]; });
-        for (int w = 0; ready && w < kWorkers; ++w) {
-          if (moved[w][i]) continue;
-          moved[w][i] = true;
-          workers[w].OnMoved(at);
-          any = true;
-        }
+      // Each time that a worker is looked at it does one thing of each kind at most.
+      for (Worker& worker : workers_) any = StepOf(worker) || any;
+      for (int32_t step = 0; step < std::ssize(settings_.reduces); ++step) {
+        for (int32_t i = 0; i < settings_.instances; ++i) any = Move({step, i}) || any;
       }
     }
-    for (const CourseProgress& worker : workers) ASSERT_TRUE(worker.done()) << "seed " << seed;
+  }
+  bool done() const {
+    return std::ranges::all_of(workers_,
+                               [](const Worker& worker) { return worker.progress.done(); });
+  }
+
+ private:
+  struct Worker {
+    explicit Worker(CourseProgress of) : progress(std::move(of)) {}
+
+    CourseProgress progress;
+    std::vector<bool> has_part;  // [step]
+    std::set<std::pair<int32_t, int32_t>> begun, fed, moved;
+    std::vector<At> reducing;
+  };
+  static std::pair<int32_t, int32_t> Of(At at) { return {at.step, at.instance}; }
+
+  bool StepOf(Worker& worker) {
+    bool any = !worker.reducing.empty();
+    if (const auto at = worker.progress.Begin()) {
+      const At before{.step = at->step, .instance = at->instance - settings_.buffers};
+      EXPECT_TRUE(before.instance < 0 || worker.moved.contains(Of(before)));
+      any = worker.begun.insert(Of(*at)).second;
+    }
+    if (const auto at = worker.progress.Feed()) any = worker.fed.insert(Of(*at)).second;
+    if (const auto at = worker.progress.Reduce()) {
+      worker.reducing.push_back(*at);
+      return true;
+    }
+    if (!worker.reducing.empty() && random_() % 2 == 0) {
+      worker.progress.OnReduced(worker.reducing.back());
+      worker.reducing.pop_back();
+    }
+    return any;
+  }
+
+  bool Move(At at) {
+    const bool ready = std::ranges::all_of(workers_, [&](const Worker& worker) {
+      return !worker.has_part[at.step] ||
+             (worker.begun.contains(Of(at)) && worker.fed.contains(Of(at)));
+    });
+    bool any = false;
+    for (Worker& worker : workers_) {
+      if (worker.has_part[at.step] ? !ready : !worker.begun.contains(Of(at))) continue;
+      if (!worker.moved.insert(Of(at)).second) continue;
+      worker.progress.OnMoved(at);
+      any = true;
+    }
+    return any;
+  }
+
+  std::mt19937_64 random_;
+  CourseProgress::Settings settings_;
+  std::vector<Worker> workers_;
+};
+
+TEST(CourseProgress, WorkersNeverWaitForEachOtherInACircle) {
+  for (uint64_t seed = 1; seed <= 2000 && !HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    Workers workers(seed);
+    workers.Run();
+    EXPECT_TRUE(workers.done());
   }
 }
 

@@ -47,7 +47,7 @@ void RunInAnyOrder(const CourseRequest& course, const Plan& plan, uint64_t seed)
 
 TEST(CourseSums, SummandsAreAddedInTheOrderOfTheirCoordinatesWhateverComesFirst) {
   const uint64_t first = FromEnvironment("CROSSMESH_SEED", 300'000);
-  const int64_t cases = RandomCases(600);
+  const int64_t cases = RandomCases(300);
   int64_t summed = 0;
   for (uint64_t seed = first; seed < first + cases && !HasFailure(); ++seed) {
     SCOPED_TRACE(absl::StrCat("CROSSMESH_SEED=", seed, " CROSSMESH_CASES=1"));
@@ -59,7 +59,7 @@ TEST(CourseSums, SummandsAreAddedInTheOrderOfTheirCoordinatesWhateverComesFirst)
     RunInAnyOrder(course, plan, seed);
     ++summed;
   }
-  if (cases >= 600) EXPECT_GT(summed, 20);
+  if (cases >= 300) EXPECT_GT(summed, 60);
 }
 
 }  // namespace

@@ -38,13 +38,9 @@ CourseRequest LargePair(uint64_t seed) {
   return course;
 }
 
-// The search's model has rings at the slowest link, where workers send what crosses a link once,
-// and predictions of plans are made anew: of one pair two methods are predicted to be up to 4 %
-// faster.
 TEST(OneMove, NeitherOneMoveNorAMethodOfTheLiteratureIsPredictedToTakeLess) {
   const uint64_t seed = FromEnvironment("CROSSMESH_SEED", 900'000);
   int64_t compared = 0;
-  int64_t faster = 0;
   const int64_t cases = RandomCases(300);
   for (int64_t i = 0; i < cases && !HasFailure(); ++i) {
     SCOPED_TRACE(absl::StrCat("CROSSMESH_SEED=", seed + i, " CROSSMESH_CASES=1"));
@@ -61,12 +57,9 @@ TEST(OneMove, NeitherOneMoveNorAMethodOfTheLiteratureIsPredictedToTakeLess) {
       const absl::StatusOr<Plan> other = PlanRedistribution(course.request);
       if (!other.ok()) continue;  // that it cannot say
       ++compared;
-      faster += other->figures().predicted_seconds < least ? 1 : 0;
-      EXPECT_GE(other->figures().predicted_seconds, 0.96 * least)
-          << course.request.redistribution.method;
+      EXPECT_GE(other->figures().predicted_seconds, least) << course.request.redistribution.method;
     }
   }
-  EXPECT_LE(faster, 2);
   if (cases >= 300) EXPECT_GT(compared, 500);
 }
 
@@ -94,6 +87,26 @@ TEST(OneMove, StepsThatArePredictedToTakeLessThanOneMoveAreTaken) {
                        PlanRedistribution(GatheredVector(16, DataType::kF32).request));
   EXPECT_TRUE(plan.has_courses());
   EXPECT_THAT(plan.figures().search, StartsWith("1 tensor in 2 steps; in 1 step all would take "));
+}
+
+// From sixteen parts to two, over eleven hosts: a move down long chains takes longer to fill than
+// two steps that send more bytes.
+TEST(OneMove, WhereItIsNotAtItsBoundStepsWithoutRelaysAreLookedFor) {
+  const std::vector<Axis> axes = {{"x", 16}, {"y", 2}};
+  const CourseRequest course =
+      RequestOf({.axes = axes,
+                 .shape = Shape::Create({{32, 2, 8192}}).value(),
+                 .item_bytes = 4,
+                 .source = EndOf(*ParseLayout("[x, -, -]"), axes).value(),
+                 .destination = EndOf(*ParseLayout("[y, -, -]"), axes).value()},
+                {.devices_of_host = 3});
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanRedistribution(course.request));
+  EXPECT_TRUE(plan.has_courses());
+  EXPECT_EQ(plan.figures().search, "1 tensor in 2 steps; in 1 step all would take 174.6 us");
+  CourseRequest least = course;
+  least.request.redistribution.objective = "bytes";
+  ASSERT_OK_AND_ASSIGN(const Plan of_bytes, PlanRedistribution(least.request));
+  EXPECT_EQ(of_bytes.figures().search, "1 tensor in 1 step");
 }
 
 // Two hosts of four devices, which change places: the search takes three steps, two inside hosts.

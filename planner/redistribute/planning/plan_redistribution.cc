@@ -110,24 +110,26 @@ class RedistributionPlanner {
   // nothing could be released before the end.
   absl::StatusOr<Plan> PlanWithoutCollectives() {
     if (has_partial() || releases()) return PlanCourses();
-    if (routes_->are_single_steps()) return PlanOneMove(routes_->StepCounts());
-    return is_free() ? PlanTheFaster() : PlanWithinMemory();
+    if (is_free()) return PlanTheFaster();
+    return has_single_steps() ? PlanOneMove(routes_->StepCounts()) : PlanWithinMemory();
   }
 
   // The search prices steps as collectives, but workers route each as a reshard, so one move of all
-  // may well be as fast as several steps. What plans are predicted to take decides: where the move
-  // takes no longer than the bound, no steps can take less.
+  // may well be as fast as several steps; and it prices a relay at its bound, which the time to
+  // fill routes keeps some from. What plans are predicted to take decides: where the move takes no
+  // longer than the bound, no steps can take less.
   absl::StatusOr<Plan> PlanTheFaster() {
     absl::StatusOr<Plan> move = MoveAll();
     // More relays than a plan may have.
-    if (absl::IsResourceExhausted(move.status())) return PlanCourses();
+    if (absl::IsResourceExhausted(move.status()) && !has_single_steps()) return PlanCourses();
     RETURN_IF_ERROR(move.status());
     const PlanFigures& of_move = move->figures();
     if (!IsLess(of_move.bound.seconds, of_move.predicted_seconds)) {
-      return Finished(
-          *move, absl::StrCat(routes_->InOneStep(),
-                              ", as fast as any plan; by the search: ", routes_->StepCounts()));
+      return Finished(*move, AtTheBound());
     }
+    const bool may_send_more = request_.redistribution.objective != "bytes";
+    if (has_single_steps() && may_send_more) RETURN_IF_ERROR(FindStepsWithoutRelays());
+    if (has_single_steps()) return Finished(*move, routes_->StepCounts());
     absl::StatusOr<Plan> steps = PlanCourses();
     if (absl::IsResourceExhausted(steps.status())) return Finished(*move, WithoutSteps());
     RETURN_IF_ERROR(steps.status());
@@ -139,6 +141,18 @@ class RedistributionPlanner {
     return Finished(*move,
                     absl::StrCat(routes_->InOneStep(), "; by the search: ", routes_->StepCounts(),
                                  ", which would take ", FormatSeconds(of_steps.predicted_seconds)));
+  }
+
+  // Of tensors that the search moves at once; where there are none, routes stay as they are.
+  absl::Status FindStepsWithoutRelays() {
+    ReshardRequest request = request_;
+    request.redistribution.no_relays = true;
+    absl::StatusOr<GroupRoutes> routes =
+        GroupRoutes::Find(request, RouteMedia::kMessages, cancelled_);
+    if (absl::IsResourceExhausted(routes.status())) return absl::OkStatus();
+    RETURN_IF_ERROR(routes.status());
+    routes_ = *std::move(routes);
+    return absl::OkStatus();
   }
 
   // Steps or, where nothing can lie between them, one move; the proof has the last word on that.
@@ -166,6 +180,12 @@ class RedistributionPlanner {
     return Plan::Create(std::move(spec));
   }
 
+  std::string AtTheBound() const {
+    if (has_single_steps()) return routes_->StepCounts();
+    return absl::StrCat(routes_->InOneStep(),
+                        ", as fast as any plan; by the search: ", routes_->StepCounts());
+  }
+
   std::string WithoutSteps() const {
     return absl::StrCat(
         routes_->InOneStep(),
@@ -176,6 +196,7 @@ class RedistributionPlanner {
   bool is_free() const {
     return !request_.redistribution.no_relays && request_.redistribution.method.empty();
   }
+  bool has_single_steps() const { return routes_->are_single_steps(); }
   bool releases() const { return request_.redistribution.release_source; }
   bool has_partial() const { return !request_.redistribution.source_partial.empty(); }
   absl::StatusOr<std::vector<Course<StepTable>>> DraftWithinLimit(CourseSizes sizes) const;

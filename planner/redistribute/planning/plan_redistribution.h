@@ -15,13 +15,13 @@ namespace crossmesh {
 // that a search finds, or the method of the literature that the request names, proven, and lowered
 // to a plan for each step (lowering.h). Tensors that take as many steps take them together, in one
 // round of messages for each step, instance by instance: these are so many that the arrays between
-// steps stay small, and steps of several instances overlap. Where all tensors take one step, and
-// nothing is reduced, the plan is that of strategy relay; and where the request limits memory so
-// that nothing can lie between steps. Where the source is to be released there are courses in any
-// case, since it is released instance by instance. Without `sizes` these are what suits the
-// devices. Of GPUs and host memory together, those GPUs that exchange nothing with other devices in
-// any step go over a communicator (separate_gpus.h), and all else by way of host memory. Pure:
-// equal requests give equal plans.
+// steps stay small, and steps of several instances overlap. Where nothing is reduced and no steps
+// are predicted to be faster than one move of all, the plan is that of strategy relay; and where
+// the request limits memory so that nothing can lie between steps. Where the source is to be
+// released there are courses in any case, since it is released instance by instance. Without
+// `sizes` these are what suits the devices. Of GPUs and host memory together, those GPUs that
+// exchange nothing with other devices in any step go over a communicator (separate_gpus.h), and all
+// else by way of host memory. Pure: equal requests give equal plans.
 //
 // InvalidArgument, naming the tensor: its layouts are not of axes, its meshes have other devices or
 // another order of them, or axes that do not divide each other; it is converted; what

@@ -44,8 +44,8 @@ TEST(PlanRedistribution, RandomPlansAreProven) {
   }
   RecordProperty("with_courses", std::to_string(with_courses));
   if (cases >= 1000) {
-    EXPECT_GT(with_courses, 150);
-    EXPECT_GT(with_instances, 25);
+    EXPECT_GT(with_courses, 400);
+    EXPECT_GT(with_instances, 80);
   }
 }
 

@@ -3,6 +3,7 @@
 #include "common/base/check.h"
 #include "common/mesh/gpu_host.h"
 #include "planner/redistribute/atom_sizes.h"
+#include "planner/redistribute/planning/group_routes.h"
 #include "planner/redistribute/planning/plan_redistribution.h"
 #include "planner/redistribute/testing/random_redistribution.h"
 
@@ -129,6 +130,13 @@ void PreferCollectives(CourseRequest& made) {
   made.sizes = {.array_bytes = int64_t{1} << 30, .row_elements = 1};
 }
 
+// By a method of the literature, which takes more steps than the search, where it has an answer.
+void UseMethod(std::string method, CourseRequest& made) {
+  std::string& used = made.request.redistribution.method;
+  used = std::move(method);
+  if (!GroupRoutes::Find(made.request, RouteMedia::kMessages, NeverCancelled).ok()) used.clear();
+}
+
 constexpr const char* kEightGpus[] = {"a.0-7", "a.0-3,b.0-3", "a.0-1,b.0-1,c.0-1,d.0-1"};
 
 }  // namespace
@@ -168,7 +176,9 @@ CourseRequest RandomCourseRequest(uint64_t seed, bool partial, const RandomCours
         .tensors = static_cast<int32_t>(1 + random() % 4),
         .type = limits.type.value_or(kTypes[random() % (partial ? 2 : std::size(kTypes))])};
   };
-  const RedistributionRequest drawn = draw(seed);
+  RedistributionRequest drawn = draw(seed);
+  const bool sums = partial && !one_in(4);
+  while (sums && drawn.source.partial.empty()) drawn = draw(random());
   CourseRequest made = RequestOf(drawn, drawn_tensors());
   if (partial && one_in(3)) AddOthersTwiceAsLong(made);
   if (!partial && one_in(2)) {
@@ -183,6 +193,7 @@ CourseRequest RandomCourseRequest(uint64_t seed, bool partial, const RandomCours
   made.request.redistribution.objective = one_in(2) ? "time" : "bytes";
   // One move of all would mostly be as fast.
   made.request.redistribution.no_relays = !one_in(4);
+  if (!sums && !one_in(4)) UseMethod(one_in(2) ? "one_axis" : "normal_form", made);
   made.sizes = {.array_bytes = one_in(2) ? 64 : int64_t{1} << 30, .row_elements = 1};
   return made;
 }

@@ -38,9 +38,10 @@ struct RandomCourseLimits {
 };
 
 // A few tensors whose meshes, two ends and types are by chance, from the seed alone. If `partial`,
-// they have one mesh, up to two shapes and, in many cases, partial sums, of F32 or I32; else there
-// may be tensors of another mesh, with other layouts, of another type. Sizes are so small that
-// there are many instances, or so large that there is one.
+// they have one mesh, up to two shapes and, in most cases, partial sums, of F32 or I32; else there
+// may be tensors of another mesh, with other layouts, of another type. Without sums most go by a
+// method of the literature, as the search would mostly find one step. Sizes are so small that there
+// are many instances, or so large that there is one.
 CourseRequest RandomCourseRequest(uint64_t seed, bool partial,
                                   const RandomCourseLimits& limits = {});
 
