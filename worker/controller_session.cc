@@ -38,7 +38,7 @@ absl::Status ControllerSession::Open(const std::string& execution_address,
                            {.controllers = options_.controllers,
                             .registration = std::move(registration),
                             .version_refused_max = options_.version_refused_max,
-                            .backoff_seed = seed},
+                            .seed = seed},
                            std::make_unique<GrpcSessionCaller>(ports_.control, options_.insecure)));
   return absl::OkStatus();
 }

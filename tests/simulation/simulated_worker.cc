@@ -308,7 +308,7 @@ std::unique_ptr<SessionAgent> SimulatedWorker::MakeAgent() {
   registration.set_data_address(process_->transport.address());
   registration.set_protocol(kSessionProtocols.newest);
   registration.set_oldest_protocol(kSessionProtocols.oldest);
-  options.backoff_seed = ports_.node.world().Pick(1 << 30);
+  options.seed = ports_.node.world().Pick(1 << 30);
   auto agent = SessionAgent::Create(
       {.loop = *process_->control, .host = process_->host, .metrics = process_->metrics},
       std::move(options),

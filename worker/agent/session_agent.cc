@@ -59,7 +59,8 @@ SessionAgent::SessionAgent(const Ports& ports, Options options,
       metrics_(ports.metrics),
       options_(std::move(options)),
       caller_(std::move(caller)),
-      backoff_({.max = kReconnectPauseMax}, options_.backoff_seed),
+      backoff_({.max = kReconnectPauseMax}, options_.seed),
+      random_(options_.seed),
       route_(options_.controllers) {}
 
 SessionAgent::~SessionAgent() = default;
@@ -127,26 +128,27 @@ void SessionAgent::OnRegistered(const v1::WorkerSessionResponse::Registered& reg
                                 {"epoch", registered.epoch()},
                                 {"heartbeat_seconds", absl::ToDoubleSeconds(heartbeat_interval_)}});
   // At once: what the worker holds may have ended while it was away.
-  if (!leaving_) SendHeartbeat();
+  if (!leaving_) SendHeartbeat(PartOfInterval());
 }
 
-void SessionAgent::ScheduleHeartbeat() {
-  timer_ = loop_.RunAfter(heartbeat_interval_, [this] { SendHeartbeat(); });
+absl::Duration SessionAgent::PartOfInterval() {
+  return std::uniform_real_distribution<double>()(random_) * heartbeat_interval_;
 }
 
 void SessionAgent::HurryHeartbeat() {
   // One that is on its way when the timer has fired may not have it yet; the next one will.
-  if (registered_ && !leaving_ && loop_.Cancel(timer_)) SendHeartbeat();
+  if (registered_ && !leaving_ && loop_.Cancel(timer_)) SendHeartbeat(PartOfInterval());
 }
 
-void SessionAgent::SendHeartbeat() {
-  host_.MakeHeartbeat(epoch_, [this, number = session_number_](SessionHost::Heartbeat heartbeat) {
-    if (number != session_number_ || session_ == nullptr || leaving_) return;
-    v1::WorkerSessionRequest request;
-    *request.mutable_heartbeat() = std::move(heartbeat);
-    session_->Send(std::move(request));
-    ScheduleHeartbeat();
-  });
+void SessionAgent::SendHeartbeat(absl::Duration next) {
+  host_.MakeHeartbeat(
+      epoch_, [this, number = session_number_, next](SessionHost::Heartbeat heartbeat) {
+        if (number != session_number_ || session_ == nullptr || leaving_) return;
+        v1::WorkerSessionRequest request;
+        *request.mutable_heartbeat() = std::move(heartbeat);
+        session_->Send(std::move(request));
+        timer_ = loop_.RunAfter(next, [this] { SendHeartbeat(heartbeat_interval_); });
+      });
 }
 
 void SessionAgent::OnEnd(uint64_t session, const absl::Status& status) {

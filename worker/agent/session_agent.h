@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -42,9 +43,10 @@ class SessionHost {
 
 // Keeps this worker's session with a controller: registers, sends heartbeats at the interval that
 // the controller says, and comes again when the session breaks, to the controller that leads or to
-// the next one of the list, after a pause with full jitter. While its name or a device belongs to
-// another process it comes again as long as that one may be gone without its controller's knowing.
-// Confined to its loop.
+// the next one of the list, after a pause with full jitter. After a heartbeat that others may send
+// at the same moment the next one comes by chance within the interval, so that thousands of workers
+// do not go on in step. While its name or a device belongs to another process it comes again as
+// long as that one may be gone without its controller's knowing. Confined to its loop.
 class SessionAgent {
  public:
   // Between tries to reach a controller.
@@ -61,7 +63,7 @@ class SessionAgent {
     // The same for those that are refused for the worker's version; nothing: it comes again for
     // ever, since the controller may be upgraded.
     std::optional<absl::Duration> version_refused_max;
-    uint64_t backoff_seed = 0;
+    uint64_t seed = 0;  // of what is by chance
   };
 
   // All must outlive the agent.
@@ -98,8 +100,9 @@ class SessionAgent {
   // True: the agent is not to try again.
   bool GivesUp(const absl::Status& status, absl::Duration pause);
   void OnRegistered(const v1::WorkerSessionResponse::Registered& registered);
-  void ScheduleHeartbeat();
-  void SendHeartbeat();
+  // And the next one after that time.
+  void SendHeartbeat(absl::Duration next);
+  absl::Duration PartOfInterval();
   void SetRegistered(bool registered);
 
   EventLoop& loop_;
@@ -109,6 +112,7 @@ class SessionAgent {
   const std::unique_ptr<SessionCaller> caller_;
 
   Backoff backoff_;
+  std::mt19937_64 random_;
   ControllerRoute route_;
   // Says only the oldest protocol: a controller that does not know that there may be several has
   // refused the newest.

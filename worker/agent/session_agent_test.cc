@@ -130,7 +130,7 @@ class SessionAgentTest : public ::testing::Test {
     SessionAgent::Options options{.controllers = std::move(controllers),
                                   .refused_max = absl::Milliseconds(200),
                                   .version_refused_max = version_refused_max_,
-                                  .backoff_seed = 1};
+                                  .seed = seed_};
     options.registration.set_worker("w1");
     options.registration.set_incarnation(99);
     options.registration.set_protocol(8);
@@ -163,6 +163,7 @@ class SessionAgentTest : public ::testing::Test {
   FakeHost host_;
   WorkerMetrics metrics_;
   std::optional<absl::Duration> version_refused_max_;
+  uint64_t seed_ = 1;
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<SessionAgent> agent_;
 };
@@ -183,7 +184,19 @@ TEST_F(SessionAgentTest, RegistersSendsHeartbeatsAndLeaves) {
   EXPECT_FALSE(IsRegistered());
 }
 
-TEST_F(SessionAgentTest, HurriesAHeartbeatWhenItIsAsked) {
+// By its seed the second heartbeat is due 0.2 s after the first, of a minute.
+TEST_F(SessionAgentTest, ItsTurnIsAPartOfTheIntervalAfterItHasRegistered) {
+  seed_ = 253;
+  const auto controller = StartController(1);
+  controller->SetHeartbeatInterval(absl::Minutes(1));
+  StartAgent({controller->address()});
+  EXPECT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 2; }));
+}
+
+// By its seed the second heartbeat is due after half a minute and more, and one 0.3 s after that
+// which was hurried.
+TEST_F(SessionAgentTest, HurriesAHeartbeatWhenItIsAskedAndHasATurnOfItsOwnThen) {
+  seed_ = 1961;
   const auto controller = StartController(1);
   controller->SetHeartbeatInterval(absl::Minutes(1));
   StartAgent({controller->address()});
@@ -191,7 +204,7 @@ TEST_F(SessionAgentTest, HurriesAHeartbeatWhenItIsAsked) {
   // The first one is sent at once.
   ASSERT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 1; }));
   loop_->RunAndWait([this] { agent_->HurryHeartbeat(); });
-  EXPECT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 2; }));
+  EXPECT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 3; }));
 }
 
 TEST_F(SessionAgentTest, ComesAgainWhenItsSessionEnds) {
