@@ -9,6 +9,7 @@
 #include "common/wire/worker_part_codec.h"
 
 #include <deque>
+#include <thread>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
@@ -157,7 +158,7 @@ class FakeWorker::Call final : public ServerBidiStream<v1::ExecuteRequest, v1::E
   std::shared_ptr<const WorkerPart> part_;
 };
 
-// The worker's end of its session.
+// The worker's end of its session, with a heartbeat every two seconds.
 class FakeWorker::Session final
     : public ClientBidiStream<v1::WorkerSessionRequest, v1::WorkerSessionResponse> {
  public:
@@ -169,12 +170,27 @@ class FakeWorker::Session final
     messages_.pop_front();
     return message;
   }
-  void WaitUntilEnded() {
+  // What heartbeats say from now on.
+  void BeatWith(v1::WorkerSessionRequest heartbeat) {
     const MutexLock lock(mutex_);
-    while (!ended_) changed_.Wait(mutex_);
+    heartbeat_ = std::move(heartbeat);
+    if (!beats_.joinable()) beats_ = std::thread([this] { Beat(); });
+  }
+  void WaitUntilEnded() {
+    {
+      const MutexLock lock(mutex_);
+      while (!ended_) changed_.Wait(mutex_);
+    }
+    if (beats_.joinable()) beats_.join();
   }
 
  private:
+  void Beat() {
+    const MutexLock lock(mutex_);
+    while (!ended_) {
+      if (over_.WaitFor(mutex_, absl::Seconds(2))) Send(heartbeat_);
+    }
+  }
   void OnMessage(v1::WorkerSessionResponse response) override {
     const MutexLock lock(mutex_);
     messages_.push_back(std::move(response));
@@ -185,13 +201,17 @@ class FakeWorker::Session final
     ended_ = true;
     status_ = status.ok() ? absl::OutOfRangeError("the session ended") : status;
     changed_.SignalAll();
+    over_.SignalAll();
   }
 
   Mutex mutex_;
   CondVar changed_;
+  CondVar over_;
   std::deque<v1::WorkerSessionResponse> messages_ ABSL_GUARDED_BY(mutex_);
+  v1::WorkerSessionRequest heartbeat_ ABSL_GUARDED_BY(mutex_);
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  std::thread beats_;
 };
 
 FakeWorker::FakeWorker(Options options)
@@ -242,6 +262,16 @@ void FakeWorker::Rejoin() {
   const auto registered = ReadSession();
   CHECK_OK(registered);
   CHECK(registered->has_registered());
+  session_->BeatWith(Heartbeat());
+}
+
+v1::WorkerSessionRequest FakeWorker::Heartbeat() const {
+  v1::WorkerSessionRequest request;
+  request.mutable_heartbeat();
+  if (const std::optional<RankName> process = communicators_.process()) {
+    *request.mutable_heartbeat()->add_gpu_processes() = ToProto(*process);
+  }
+  return request;
 }
 
 absl::StatusOr<v1::WorkerSessionResponse> FakeWorker::ReadSession() { return session_->Read(); }
@@ -256,9 +286,8 @@ void FakeWorker::SendHeartbeat(const std::string& operation_id, int64_t moved_by
 }
 
 void FakeWorker::SendGpuHeartbeat() {
-  v1::WorkerSessionRequest request;
-  *request.mutable_heartbeat()->add_gpu_processes() = ToProto(*communicators_.process());
-  session_->Send(request);
+  session_->Send(Heartbeat());
+  session_->BeatWith(Heartbeat());
 }
 
 v1::ExecuteRequest::Start FakeWorker::last_start() const {

@@ -87,6 +87,7 @@ class FakeWorker final : public v1::ExecutionService::CallbackService {
   class Session;
 
   v1::WorkerSessionRequest::Register Registration() const;
+  v1::WorkerSessionRequest Heartbeat() const;
 
   const Options options_;
   const std::string address_;

@@ -92,10 +92,6 @@ class Service {
   }
   const std::vector<std::string>& hosts() const { return hosts_; }
   std::vector<std::unique_ptr<FakeWorker>>& workers() { return workers_; }
-  // Workers that said nothing for some seconds get no programs.
-  void SendHeartbeats() {
-    for (auto& worker : workers_) worker->SendHeartbeat("none", 0);
-  }
 
  private:
   const TemporaryFolder folder_;
@@ -159,9 +155,7 @@ void CompareStores(const Options& options) {
   kinds.push_back({"sqlite", std::make_unique<Service>(*std::move(on_disk), 2)});
   for (int round = 0; round < options.rounds; ++round) {
     for (Kind& kind : kinds) {
-      kind.service->SendHeartbeats();
       RunOperations(*kind.service, options.operations, kind.operations);
-      kind.service->SendHeartbeats();
       kind.iterations.push_back(SecondsOfAnIteration(*kind.service, options.iterations));
     }
   }
