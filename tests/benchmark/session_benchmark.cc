@@ -78,8 +78,7 @@ class Fleet {
     loop_ = *std::move(loop);
     for (int i = 0; i < options.sessions; ++i) {
       hosts_.push_back(std::make_unique<IdleHost>(clock_, times_ms_));
-      SessionAgent::Options own = {.controllers = {address},
-                                   .seed = static_cast<uint64_t>(i)};
+      SessionAgent::Options own = {.controllers = {address}, .seed = static_cast<uint64_t>(i)};
       own.registration.set_worker(absl::StrCat("w-", i));
       own.registration.set_incarnation(1);
       own.registration.set_devices(absl::StrCat("h-", i, ".0"));

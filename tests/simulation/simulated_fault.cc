@@ -68,6 +68,9 @@ SimulatedFault MakeFault(const FaultPlanOptions& options, SimulatedWorld& dice) 
   const bool is_pause = fault.kind == Kind::kPauseInCommit || fault.kind == Kind::kPauseAtOrder;
   if (is_pause) fault.length += absl::Seconds(8);
   fault.amount = AmountOf(fault.kind, dice);
+  // As under a supervisor: before anybody has noticed.
+  const bool is_short = fault.kind == Kind::kKill && fault.amount < 0.5;
+  if (is_short) fault.length = absl::Milliseconds(50) + fault.amount * absl::Milliseconds(400);
   return fault;
 }
 
