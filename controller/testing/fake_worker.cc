@@ -1,6 +1,7 @@
 #include "controller/testing/fake_worker.h"
 
 #include "common/base/check.h"
+#include "common/base/thread.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/client_stream.h"
 #include "common/rpc/server_streams.h"
@@ -9,7 +10,6 @@
 #include "common/wire/worker_part_codec.h"
 
 #include <deque>
-#include <thread>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
@@ -174,14 +174,14 @@ class FakeWorker::Session final
   void BeatWith(v1::WorkerSessionRequest heartbeat) {
     const MutexLock lock(mutex_);
     heartbeat_ = std::move(heartbeat);
-    if (!beats_.joinable()) beats_ = std::thread([this] { Beat(); });
+    if (!beats_.joinable()) beats_ = Thread("heartbeats", [this] { Beat(); });
   }
   void WaitUntilEnded() {
     {
       const MutexLock lock(mutex_);
       while (!ended_) changed_.Wait(mutex_);
     }
-    if (beats_.joinable()) beats_.join();
+    beats_.Join();
   }
 
  private:
@@ -211,7 +211,7 @@ class FakeWorker::Session final
   v1::WorkerSessionRequest heartbeat_ ABSL_GUARDED_BY(mutex_);
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
-  std::thread beats_;
+  Thread beats_;
 };
 
 FakeWorker::FakeWorker(Options options)
