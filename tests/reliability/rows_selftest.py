@@ -36,7 +36,7 @@ class RowsTest(unittest.TestCase):
         declared = re.findall(r"^TEST(?:_[FP])?\((\w+),\s*(\w+)\)", text, re.MULTILINE)
         found = {f"{suite}.{name}" for suite, name in declared}
         named = {name.strip("*") for row in ROWS for tests in tests_of(row.run) for name in tests.names}
-        named |= {simulation.HISTORIES, simulation.CALM_HISTORIES}
+        named |= {simulation.HISTORIES, simulation.CALM_HISTORIES, simulation.CALM_HISTORIES_WITH_FAULTS}
         self.assertGreater(len(named), 10)
         suites = {name.partition(".")[0] for name in found}
         self.assertEqual({name for name in named - found if name.removesuffix(".") not in suites}, set())

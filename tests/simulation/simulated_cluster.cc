@@ -13,8 +13,10 @@ namespace crossmesh {
 namespace {
 
 constexpr int kWorkers = 4;
-constexpr absl::Duration kFaultsEnd = absl::Seconds(360);
-constexpr absl::Duration kRequestsEnd = absl::Seconds(390);
+constexpr absl::Duration kRequestsAfterFaults = absl::Seconds(30);
+// Of the last request: deadlines, and what workers keep after them for a controller that comes
+// late.
+constexpr absl::Duration kAllEndsWithin = absl::Seconds(150);
 // Which a controller needs to end at most, when it hears that it no longer leads.
 constexpr absl::Duration kProcessEnd = absl::Milliseconds(20);
 
@@ -31,13 +33,21 @@ SimulatedCluster::SimulatedCluster(const SimulationOptions& options)
       world_(options.seed, options.keeps_log),
       versions_(reshards_.size(), 0) {
   AddNodes();
-  if (options_.is_short || options_.calm.has_value()) return;
-  faults_ = options_.faults.value_or(MakeFaults({.seed = options_.seed,
-                                                 .controllers = std::ssize(controllers_),
-                                                 .workers = kWorkers,
-                                                 .has_etcd = has_etcd_,
-                                                 .nodes = std::ssize(nodes_),
-                                                 .end = kFaultsEnd}));
+  if (options_.is_short) return;
+  const std::optional<CalmHistory>& calm = options_.calm;
+  if (calm.has_value() && calm->fault_every == absl::InfiniteDuration()) return;
+  FaultPlanOptions plan{.seed = options_.seed,
+                        .controllers = std::ssize(controllers_),
+                        .workers = kWorkers,
+                        .has_etcd = has_etcd_,
+                        .nodes = std::ssize(nodes_),
+                        .end = FaultsEnd()};
+  if (calm.has_value()) plan.every = calm->fault_every;
+  faults_ = options_.faults.value_or(MakeFaults(plan));
+}
+
+absl::Duration SimulatedCluster::FaultsEnd() const {
+  return options_.calm.has_value() ? options_.calm->length : absl::Minutes(6);
 }
 
 void SimulatedCluster::AddNodes() {
@@ -130,8 +140,6 @@ SimulationResult SimulatedCluster::Run() {
   if (pipeline_client_ != nullptr) pipeline_client_->Start();
   if (options_.is_short) {
     RunShort();
-  } else if (options_.calm.has_value()) {
-    RunCalm();
   } else {
     RunLong();
   }
@@ -150,18 +158,13 @@ void SimulatedCluster::RunLong() {
   for (const SimulatedFault& fault : faults_) {
     world_.After(fault.at, [this, fault] { Apply(fault); });
   }
-  if (!RunUntil(kFaultsEnd)) return;
+  if (!RunUntil(FaultsEnd())) return;
   Heal();
-  RunUntil(kRequestsEnd);
+  const absl::Duration requests_end = FaultsEnd() + kRequestsAfterFaults;
+  RunUntil(requests_end);
   for (const auto& client : clients_) client->Finish();
   if (pipeline_client_ != nullptr) pipeline_client_->Finish();
-  if (RunUntil(kEnd)) CheckEnd();
-}
-
-void SimulatedCluster::RunCalm() {
-  if (!RunUntil(options_.calm->length)) return;
-  clients_.front()->Finish();
-  if (RunUntil(options_.calm->length + (kEnd - kRequestsEnd))) CheckEnd();
+  if (RunUntil(requests_end + kAllEndsWithin)) CheckEnd();
 }
 
 bool SimulatedCluster::RunUntil(absl::Duration end) {

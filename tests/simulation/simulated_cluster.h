@@ -43,7 +43,7 @@ class SimulatedCluster {
   void AddPipelineClient(const std::vector<SimulatedController*>& controllers);
   bool HasClient(int number) const;
   void RunLong();
-  void RunCalm();
+  absl::Duration FaultsEnd() const;
   SimulatedClient::Habits HabitsOfClient(int number) const;
   bool IsOfStore(const SimulatedFault& fault) const;
   bool RunUntil(absl::Duration end);
@@ -85,8 +85,6 @@ class SimulatedCluster {
 
   // Between the end of a process and its next start.
   static constexpr absl::Duration kRestartPause = absl::Seconds(1);
-  // Deadlines, and what workers keep after them for a controller that comes late.
-  static constexpr absl::Duration kEnd = absl::Seconds(540);
 
   const SimulationOptions options_;
   const bool has_etcd_;

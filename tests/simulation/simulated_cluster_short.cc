@@ -18,6 +18,7 @@ constexpr absl::Duration kBeginMax = absl::Seconds(2);
 constexpr int kIterations = 2;
 constexpr absl::Duration kLookPause = absl::Milliseconds(500);
 constexpr absl::Duration kAnswersMax = absl::Seconds(2);
+constexpr absl::Duration kEndMax = absl::Minutes(9);
 
 }  // namespace
 
@@ -48,7 +49,7 @@ void SimulatedCluster::RunShort() {
   if (const std::optional<SimulatedCrash>& crash = options_.crash; crash.has_value()) {
     nodes_[crash->node]->EndBefore(crash->effect, [this, crash] { Crash(*crash); });
   }
-  while (world_.now() < kEnd && !HasAllEnded()) {
+  while (world_.now() < kEndMax && !HasAllEnded()) {
     if (!RunUntil(world_.now() + kLookPause)) return;
   }
   for (size_t i = 0; i < controllers_.size() + workers_.size(); ++i) {

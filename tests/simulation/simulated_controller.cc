@@ -113,7 +113,10 @@ SimulatedController::Term::Term(const Ports& its_ports, std::shared_ptr<Metadata
       records(*store, epoch, ports.node.clock(), {.noun = "operation", .id_prefix = "op-"}),
       numbers(epoch),
       workers({}, ports.node.clock(), *this),
-      tasks(ports.node, ports.network, ports.workers),
+      tasks(ports.node, ports.network, ports.workers,
+            [this](const v1::ExecuteRequest& first) {
+              if (first.has_start()) ports.history.OnStart(first.start().operation_id());
+            }),
       queue(ports.node),
       planners(ports.node),
       registry(

@@ -87,7 +87,9 @@ std::vector<SimulatedFault> MakeFaults(const FaultPlanOptions& options) {
   std::vector<SimulatedFault> faults;
   absl::Duration at = dice.Between(absl::Seconds(1), absl::Seconds(10));
   // Some histories are calm, some rough.
-  const absl::Duration pause_max = dice.Between(absl::Seconds(4), absl::Seconds(40));
+  const absl::Duration pause_max = options.every.has_value()
+                                       ? 2 * *options.every
+                                       : dice.Between(absl::Seconds(4), absl::Seconds(40));
   while (at < options.end) {
     SimulatedFault& fault = faults.emplace_back(MakeFault(options, dice));
     fault.at = at;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,8 @@ struct FaultPlanOptions {
   bool has_etcd = false;  // else the controller has a disk
   int64_t nodes = 0;
   absl::Duration end;
+  // On average. Without: from 2 to 20 s, by the seed.
+  std::optional<absl::Duration> every;
 };
 std::vector<SimulatedFault> MakeFaults(const FaultPlanOptions& options);
 

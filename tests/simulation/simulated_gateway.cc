@@ -122,6 +122,7 @@ std::unique_ptr<WorkerCall<Request>> SimulatedGateway<Request, Response>::Open(
     return candidate->address() == start.address;
   });
   Request first = start.start;
+  if (on_open_) on_open_(first);
   const absl::Duration time_max = start.time_max;
   const bool sends_body = SendsBodyAtOnce(first);
   const auto call = std::make_shared<Call>(std::move(start), std::move(listener));

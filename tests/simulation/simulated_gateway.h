@@ -16,9 +16,11 @@ class SimulatedWorker;
 template <typename Request, typename Response>
 class SimulatedGateway final : public WorkerGateway<Request, Response> {
  public:
+  // `on_open`, if there is one, is told of each call.
   SimulatedGateway(SimulatedNode& node, SimulatedNetwork& network,
-                   const std::vector<SimulatedWorker*>& workers)
-      : node_(node), network_(network), workers_(workers) {}
+                   const std::vector<SimulatedWorker*>& workers,
+                   std::function<void(const Request& first)> on_open = nullptr)
+      : node_(node), network_(network), workers_(workers), on_open_(std::move(on_open)) {}
   ~SimulatedGateway() override { Stop(); }
   // Breaks all calls off; nobody hears of it.
   void Stop();
@@ -33,6 +35,7 @@ class SimulatedGateway final : public WorkerGateway<Request, Response> {
   SimulatedNode& node_;
   SimulatedNetwork& network_;
   const std::vector<SimulatedWorker*>& workers_;
+  const std::function<void(const Request& first)> on_open_;
   std::vector<std::pair<std::weak_ptr<void>, std::function<void()>>> break_off_;
 };
 

@@ -51,7 +51,7 @@ class SimulatedHistory {
   void OnCounterRead(int64_t value, uint64_t epoch);
   void OnCounted(int64_t value);
 
-  // A worker is asked to start a task of this operation.
+  // A controller asks a worker to start a task of this operation.
   void OnStart(const std::string& operation) { started_.insert(operation); }
   bool HasStarted(const std::string& operation) const { return started_.contains(operation); }
 

@@ -230,7 +230,6 @@ void SimulatedWorker::OnRequest(const std::shared_ptr<SimulatedStream>& stream,
       OnRequest(stream, call, request, epoch);
     });
   }
-  if (request.has_start()) ports_.history.OnStart(request.start().operation_id());
   const uint64_t highest = process_->tasks.fence().highest();
   call->OnRequest(request);
   const bool is_order = request.has_start() || request.has_adopt() || request.has_resolve();

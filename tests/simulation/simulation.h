@@ -18,10 +18,11 @@ struct SimulatedCrash {
   bool loses_power = false;  // its disk, as well
 };
 
-// A history in which nothing goes wrong and little happens.
+// A history in which little happens.
 struct CalmHistory {
   absl::Duration length;
-  absl::Duration reshard_every;  // on average
+  absl::Duration reshard_every;                           // on average
+  absl::Duration fault_every = absl::InfiniteDuration();  // on average
 };
 
 // One history of a cluster: a controller with a disk, or two with an etcd, four workers, and
@@ -33,7 +34,7 @@ struct SimulationOptions {
   // no fault but a crash.
   bool is_short = false;
   std::optional<SimulatedCrash> crash;
-  // In place of nine minutes with faults: one without any, whose only client reshards.
+  // In place of nine minutes with faults: one whose only client reshards.
   std::optional<CalmHistory> calm;
   // In place of those that follow from the seed.
   std::optional<std::vector<SimulatedFault>> faults;
