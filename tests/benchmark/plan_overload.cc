@@ -109,16 +109,18 @@ class Answers {
 PlanOverload::Outcome PlanOverload::Run(
     absl::FunctionRef<v1::PlanReshardRequest(int64_t)> next) const {
   const std::vector<std::unique_ptr<Stub>> stubs = Connect(address, clients);
+  // Before the first is sent: to make one takes longer than to send it.
+  std::vector<v1::PlanReshardRequest> requests(static_cast<size_t>(per_second * seconds));
+  for (size_t i = 0; i < requests.size(); ++i) requests[i] = next(static_cast<int64_t>(i));
   const RealClock clock;
   const absl::Duration begin = clock.Monotonic();
   Answers answers(begin + absl::Seconds(seconds));
   double latest = 0;
-  for (int64_t i = 0; i < static_cast<int64_t>(per_second * seconds); ++i) {
+  for (size_t i = 0; i < requests.size(); ++i) {
     const absl::Duration due = begin + absl::Seconds(static_cast<double>(i) / per_second);
-    v1::PlanReshardRequest request = next(i);
     answers.WaitUntil(due);
     latest = std::max(latest, absl::ToDoubleSeconds(clock.Monotonic() - due));
-    answers.Ask(*stubs[static_cast<size_t>(i) % stubs.size()], std::move(request));
+    answers.Ask(*stubs[i % stubs.size()], std::move(requests[i]));
   }
   Outcome outcome = answers.Take();
   outcome.per_second /= seconds;
