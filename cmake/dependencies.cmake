@@ -14,6 +14,7 @@ pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET GLOBAL libxxhash)
 add_library(xxhash::xxhash ALIAS PkgConfig::xxhash)
 pkg_check_modules(clp REQUIRED IMPORTED_TARGET GLOBAL clp)  # of tests only
 add_library(clp::clp ALIAS PkgConfig::clp)
+pkg_check_modules(jemalloc REQUIRED IMPORTED_TARGET GLOBAL jemalloc)  # of programs, without sanitizers
 
 find_package(Protobuf REQUIRED)
 find_package(gRPC CONFIG REQUIRED)

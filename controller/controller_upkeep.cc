@@ -1,6 +1,6 @@
 #include "controller/controller_upkeep.h"
 
-#include "common/base/freed_memory.h"
+#include "common/base/allocator.h"
 #include "common/daemon/daemon_health.h"
 #include "common/metrics/controller_metrics.h"
 #include "controller/catalog/job_records.h"

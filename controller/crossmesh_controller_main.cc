@@ -1,8 +1,8 @@
 // The daemon: the controller of a cluster.
 
+#include "common/base/allocator.h"
 #include "common/base/error_place.h"
 #include "common/base/event_fd.h"
-#include "common/base/freed_memory.h"
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"

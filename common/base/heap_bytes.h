@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -11,9 +11,12 @@
 
 namespace crossmesh {
 
-// What glibc's malloc takes for so many bytes: a word of its own, in steps of 16, at least 32.
+// What jemalloc takes for so many bytes: 8, multiples of 16 up to 128, and then four sizes for each
+// doubling.
 inline int64_t AllocationBytes(size_t bytes) {
-  return bytes == 0 ? 0 : static_cast<int64_t>(std::max<size_t>(32, (bytes + 8 + 15) / 16 * 16));
+  size_t step = 8;
+  if (bytes > 8) step = bytes <= 128 ? 16 : std::bit_floor(bytes - 1) / 4;
+  return static_cast<int64_t>((bytes + step - 1) / step * step);
 }
 
 inline int64_t HeapBytes(const std::string& text) {

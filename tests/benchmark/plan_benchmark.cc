@@ -2,8 +2,8 @@
 // process of its own, so that its peak of memory is its own, and with the memory settings of the
 // controller. Prints one line of JSON per case.
 
+#include "common/base/allocator.h"
 #include "common/base/check.h"
-#include "common/base/freed_memory.h"
 #include "common/plan/proof.h"
 #include "common/plan/worker_part.h"
 #include "common/reshard/reshard_tensors.h"

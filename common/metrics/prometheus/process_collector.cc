@@ -1,5 +1,6 @@
 #include "common/metrics/prometheus/process_collector.h"
 
+#include "common/base/allocator.h"
 #include "common/metrics/metric_names.h"
 
 #include <filesystem>
@@ -13,7 +14,6 @@
 #include <absl/strings/str_split.h>
 #include <absl/strings/string_view.h>
 #include <absl/strings/strip.h>
-#include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -81,12 +81,6 @@ std::optional<double> ReadBootTime() {
   return std::nullopt;
 }
 
-// Of another allocator, a sanitizer's, nothing is known.
-double AllocatedBytes() {
-  const struct mallinfo2 figures = mallinfo2();
-  return static_cast<double>(figures.uordblks + figures.hblkhd);
-}
-
 std::optional<double> CountOpenFds() {
   std::error_code error;
   double count = 0;
@@ -106,7 +100,8 @@ std::vector<prometheus::MetricFamily> ProcessCollector::Collect() const {
   if (const std::optional<Stat> stat = ReadStat()) {
     Add(metric::kProcessCpu, MetricType::Counter, stat->cpu_seconds, families);
     Add(metric::kProcessMemory, MetricType::Gauge, stat->resident_bytes, families);
-    Add(metric::kProcessAllocated, MetricType::Gauge, AllocatedBytes(), families);
+    Add(metric::kProcessAllocated, MetricType::Gauge, static_cast<double>(AllocatedBytes()),
+        families);
     Add(metric::kProcessThreads, MetricType::Gauge, stat->threads, families);
     if (const std::optional<double> boot = ReadBootTime()) {
       Add(metric::kProcessStart, MetricType::Gauge, *boot + stat->start_seconds_after_boot,

@@ -49,10 +49,7 @@ int64_t CountKeptBytes(absl::FunctionRef<void()> work) {
 
 namespace {
 
-// With the word in which malloc notes the size.
-int64_t BytesOf(void* memory) {
-  return static_cast<int64_t>(malloc_usable_size(memory) + sizeof(size_t));
-}
+int64_t BytesOf(void* memory) { return static_cast<int64_t>(malloc_usable_size(memory)); }
 
 void* Allocate(size_t size) {
   if (all_count.load(std::memory_order_relaxed)) ++allocations_of_all;
@@ -76,6 +73,13 @@ void Free(void* memory) {
 
 void* operator new(size_t size) { return crossmesh::Allocate(size); }
 void* operator new[](size_t size) { return crossmesh::Allocate(size); }
+// jemalloc has these itself.
+void* operator new(size_t size, const std::nothrow_t& /*tag*/) noexcept {
+  return crossmesh::Allocate(size);
+}
+void* operator new[](size_t size, const std::nothrow_t& /*tag*/) noexcept {
+  return crossmesh::Allocate(size);
+}
 void operator delete(void* memory) noexcept { crossmesh::Free(memory); }
 void operator delete[](void* memory) noexcept { crossmesh::Free(memory); }
 void operator delete(void* memory, size_t /*size*/) noexcept { crossmesh::Free(memory); }

@@ -38,9 +38,9 @@ TEST_F(CountAllocationsTest, WhatIsIgnoredDoesNotCount) {
 
 TEST_F(CountAllocationsTest, WhatIsKeptIsCountedAsMallocTakesIt) {
   std::unique_ptr<char[]> kept;
-  EXPECT_EQ(CountKeptBytes([&] { kept = std::make_unique<char[]>(1000); }), 1008);
-  EXPECT_EQ(CountKeptBytes([&] { kept = std::make_unique<char[]>(24); }), 32 - 1008);
-  EXPECT_EQ(CountKeptBytes([&] { kept = std::make_unique<char[]>(1); }), 0);
+  EXPECT_EQ(CountKeptBytes([&] { kept = std::make_unique<char[]>(1000); }), 1024);
+  EXPECT_EQ(CountKeptBytes([&] { kept = std::make_unique<char[]>(24); }), 32 - 1024);
+  EXPECT_EQ(CountKeptBytes([&] { kept = std::make_unique<char[]>(1); }), 8 - 32);
 }
 
 TEST_F(CountAllocationsTest, OtherThreadsDoNotCount) {

@@ -1,4 +1,4 @@
-#include "common/base/freed_memory.h"
+#include "common/base/allocator.h"
 
 #include <cstddef>
 #include <fstream>
