@@ -3,6 +3,7 @@
 // and on disk, turn by turn. Prints one line of JSON per case; times are in milliseconds.
 
 #include "client/client.h"
+#include "client/pause.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -193,6 +194,16 @@ void Dispatch(const Options& options) {
   Print("dispatch", std::move(figures));
 }
 
+// What the machine itself takes, with nothing else running: an answer takes several such wake-ups.
+void PrintWakeUps() {
+  constexpr double kSleepSeconds = 1e-3;
+  std::vector<double> late;
+  for (int i = 0; i < 2000; ++i) {
+    late.push_back(SecondsOf([] { Pause(absl::Seconds(kSleepSeconds)); }) - kSleepSeconds);
+  }
+  Print("an idle thread wakes up late", QuantilesOf(std::move(late)));
+}
+
 // Loads of a controller by clients in this process, which have the other half of the processors.
 class Plans {
  public:
@@ -201,6 +212,7 @@ class Plans {
   }
 
   void Run() {
+    PrintWakeUps();
     PrintRate("cached plans", load_, PlanLoad::Plans::kCached);
     const double peak = PrintRate("new plans", load_, PlanLoad::Plans::kNew);
     // One at a time, so that none waits for another one.

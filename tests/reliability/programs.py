@@ -125,7 +125,7 @@ class Script:
 
 @dataclass(frozen=True)
 class Figure:
-    """What a case of a benchmark must reach; of several lines of a case the worst counts."""
+    """What a case of a benchmark must reach, if anything; of several lines of a case the worst counts."""
     case: str
     field: str  # "a.b" is b of a
     most: float | None = None
@@ -136,12 +136,15 @@ class Figure:
         """In words, and whether it is reached."""
         values = [value for line in lines if line.get("case") == self.case and self.store in (None, line.get("store"))
                   if (value := self.value_of(line)) is not None]
-        limit = f"at most {self.most:g}" if self.most is not None else f"at least {self.least:g}"
         if not values:
-            return f"{self.case}, {self.field}: nothing, expected {limit}", False
-        worst = max(values) if self.most is not None else min(values)
-        reached = worst <= self.most if self.most is not None else worst >= self.least
-        return f"{self.case}: {self.field} {worst:.4g}, expected {limit}", reached
+            return f"{self.case}, {self.field}: nothing, expected a figure", False
+        worst = min(values) if self.least is not None else max(values)
+        told = f"{self.case}: {self.field} {worst:.4g}"
+        if self.most is not None:
+            return f"{told}, expected at most {self.most:g}", worst <= self.most
+        if self.least is not None:
+            return f"{told}, expected at least {self.least:g}", worst >= self.least
+        return told, True
 
     def value_of(self, line: Mapping) -> float | None:
         value = line

@@ -53,6 +53,7 @@ def store_arguments(setting: Setting, objects: int) -> list[str]:
 SERVICE = Benchmark("service_benchmark", service_arguments, derive=cost_of_the_store, figures=(
     Figure("an operation on disk", "more_ms", most=1.5),
     Figure("dispatch", "p99_ms", most=250),
+    Figure("an idle thread wakes up late", "p99_ms"),
     Figure("cached plans", "per_second", least=5000),
     Figure("one new plan, without the planner's time", "p99_ms", most=3),
     Figure("overload by new plans", "of_peak", least=0.8),
