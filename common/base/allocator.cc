@@ -7,6 +7,7 @@
 #include <string>
 
 #include <absl/strings/str_cat.h>
+#include <absl/strings/string_view.h>
 #include <jemalloc/jemalloc.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -35,6 +36,10 @@ void Write(const std::string& name, T value) {
   mallctl(name.c_str(), nullptr, nullptr, &value, sizeof(value));
 }
 
+std::string OfAllArenas(absl::string_view group, absl::string_view name) {
+  return absl::StrCat(group, MALLCTL_ARENAS_ALL, name);
+}
+
 int64_t ResidentBytes() {
   int64_t mapped_pages = 0;
   int64_t resident_pages = 0;
@@ -50,7 +55,10 @@ int64_t AllocatedBytes() {
     return static_cast<int64_t>(figures.uordblks + figures.hblkhd);
   }
   Write("epoch", uint64_t{1});  // figures are of the time of this
-  return static_cast<int64_t>(Read<size_t>("stats.allocated").value_or(0));
+  const size_t with_cached = Read<size_t>("stats.allocated").value_or(0);
+  // What threads have freed and keep for themselves counts as allocated.
+  const size_t cached = Read<size_t>(OfAllArenas("stats.arenas.", ".tcache_bytes")).value_or(0);
+  return static_cast<int64_t>(with_cached - cached);
 }
 
 void KeepFreedMemory() {
@@ -69,8 +77,7 @@ void GiveBackFreedMemory() {
   if (!HasJemalloc()) return;
   const int64_t resident = ResidentBytes();
   if (resident <= kKeptBytesMax || resident <= AllocatedBytes() + kKeptBytesMax) return;
-  mallctl(absl::StrCat("arena.", MALLCTL_ARENAS_ALL, ".purge").c_str(), nullptr, nullptr, nullptr,
-          0);
+  mallctl(OfAllArenas("arena.", ".purge").c_str(), nullptr, nullptr, nullptr, 0);
 }
 
 }  // namespace crossmesh
