@@ -1,6 +1,7 @@
 #include "common/base/allocator.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <fstream>
 #include <memory>
 #include <utility>
@@ -25,6 +26,19 @@ long PagesToFillAnArray() {
   rusage after{};
   getrusage(RUSAGE_SELF, &after);
   return after.ru_minflt - before.ru_minflt;
+}
+
+TEST(AllocatedBytesTest, WhatAThreadHasFreedIsNotAllocatedThoughItMayKeepIt) {
+  constexpr int kPieces = 200;
+  constexpr size_t kPieceBytes = 1000;
+  AllocatedBytes();  // takes memory itself, the first time
+  const int64_t before = AllocatedBytes();
+  {
+    std::vector<std::unique_ptr<char[]>> pieces(kPieces);
+    for (auto& piece : pieces) piece = std::make_unique<char[]>(kPieceBytes);
+    EXPECT_GE(AllocatedBytes() - before, int64_t{kPieces * kPieceBytes});
+  }
+  EXPECT_NEAR(static_cast<double>(AllocatedBytes()), static_cast<double>(before), 8 << 10);
 }
 
 TEST(KeepFreedMemoryTest, TheNextArrayTakesNoPagesFromTheSystem) {

@@ -41,6 +41,8 @@ def histories(setting: Setting, seeds: int) -> Outcome:
     by_clock, by_processor = seeds * HISTORY_S / taken, seeds * HISTORY_S / used
     told = (f"{seeds} histories of {HISTORY_S} s took {taken:.0f} s, {used:.0f} s of a processor: {by_clock:,.0f} and "
             f"{by_processor:,.0f} times as fast as real time")
+    if by_processor < RATE:
+        failures.append(f"{by_processor:,.0f} times as fast as real time, expected {RATE:,}")
     same = execute(setting, "histories again", [program, f"--gtest_filter=-{HISTORIES}"],
                    {"CROSSMESH_CASES": str(min(seeds, 50))})
     return Outcome([told], failures + ([same.failure] if same.failure is not None else []))
@@ -50,31 +52,29 @@ def calm_histories(setting: Setting, hours: int) -> Outcome:
     """How fast simulated time goes follows from what happens in it: here as much as in a cluster that is used."""
     outcome = Outcome()
     for reshard_s, fault_s in CALM_PAUSES_S:
-        what = f"a reshard every {reshard_s} s"
-        variables = {"CROSSMESH_CALM_MINUTES": str(60 * hours), "CROSSMESH_CALM_PAUSE_SECONDS": str(reshard_s)}
-        if fault_s is not None:
-            what += f" and a fault every {fault_s} s"
-            variables["CROSSMESH_CALM_FAULT_SECONDS"] = str(fault_s)
-        calm_history(setting, CALM_HISTORIES if fault_s is None else CALM_HISTORIES_WITH_FAULTS, hours, what, variables,
-                     outcome)
+        one = calm_history(setting, hours, reshard_s, fault_s)
+        outcome.told += one.told
+        outcome.failures += one.failures
     return outcome
 
 
-def calm_history(setting: Setting, test: str, hours: int, what: str, variables: dict[str, str],
-                 outcome: Outcome) -> None:
+def calm_history(setting: Setting, hours: int, reshard_s: int, fault_s: int | None) -> Outcome:
     program = (setting.build_dir / "tests" / "simulation" / "tests_simulation_test").resolve()
+    test, what = CALM_HISTORIES, f"a reshard every {reshard_s} s"
+    variables = {"CROSSMESH_CALM_MINUTES": str(60 * hours), "CROSSMESH_CALM_PAUSE_SECONDS": str(reshard_s)}
+    if fault_s is not None:
+        test, what = CALM_HISTORIES_WITH_FAULTS, f"{what} and a fault every {fault_s} s"
+        variables["CROSSMESH_CALM_FAULT_SECONDS"] = str(fault_s)
     began = processor_time_s()
     printed = execute(setting, what, [program, f"--gtest_filter={test}"], variables)
     rate = CALM_SEEDS * 3600 * hours / (processor_time_s() - began)
     told = f"{hours} h with {what}: {rate:,.0f} times as fast as real time"
-    if rate < RATE:
-        outcome.failures.append(f"{told}, expected {RATE:,}")
-    else:
-        outcome.told.append(told)
+    outcome = Outcome([told]) if rate >= RATE else Outcome([], [f"{told}, expected {RATE:,}"])
     if printed.failure is not None:
         outcome.failures.append(printed.failure)
     elif "[  PASSED  ] 1 test" not in printed.text:
         outcome.failures.append(f"{test} did not run, expected all targets to be built")
+    return outcome
 
 
 def planted_bugs(setting: Setting, seeds: int) -> Outcome:
