@@ -34,7 +34,7 @@ namespace {
 
 // The most of a chunk in one move inside a host, where no network is to be kept busy by small ones:
 // by measurement (docs/benchmarks/collectives.md).
-constexpr int64_t kHostChunkBytes = int64_t{256} << 10;
+constexpr int64_t kHostChunkBytes = int64_t{2} << 20;
 
 // On GPUs, where steps follow each other and each costs calls of NCCL and looks at the GPU:
 // assumed, as nothing of it was measured.

@@ -349,6 +349,7 @@ static void Connect(int ends[kRanksMax][kRanksMax]) {
       const int both[] = {ends[a][b], ends[b][a]};
       for (int k = 0; k < 2; ++k) {
         setsockopt(both[k], IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+        setsockopt(both[k], IPPROTO_TCP, TCP_CONGESTION, "reno", 4);  // as workers have inside a host
         fcntl(both[k], F_SETFL, O_NONBLOCK);
       }
     }

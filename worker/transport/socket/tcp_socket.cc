@@ -27,6 +27,8 @@ constexpr int kKeepaliveProbes = 3;
 // which Linux has since 6.15, and the headers not yet.
 constexpr int kRetransmitMaxMs = 1000;
 constexpr int kRetransmitMaxOption = 44;
+// Every Linux has it and lets everybody choose it, and it does not pace.
+constexpr absl::string_view kUnpaced = "reno";
 constexpr size_t kIpv4Offset = 12;
 
 // An endpoint as the system has it.
@@ -77,9 +79,19 @@ void LimitSilence(int fd) {
   SetOption(fd, IPPROTO_TCP, kRetransmitMaxOption, kRetransmitMaxMs);
 }
 
+// Inside a host no network can be congested, and what paces for it, as BBR does, only costs timers:
+// docs/adr/0065-no-pacing-inside-a-host.md. A system that refuses keeps its own.
+void SendUnpaced(int fd) {
+  static_cast<void>(setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kUnpaced.data(), kUnpaced.size()));
+}
+
 void SetUp(int fd, const IpEndpoint& own, const IpEndpoint& other) {
   SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-  if (own.ip != other.ip) LimitSilence(fd);
+  if (own.ip == other.ip) {
+    SendUnpaced(fd);
+  } else {
+    LimitSilence(fd);
+  }
 }
 
 void BindTo(const std::string& interface, int fd) {

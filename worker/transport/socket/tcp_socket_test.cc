@@ -52,6 +52,14 @@ int Option(int fd, int level, int option) {
   return value;
 }
 
+std::string CongestionControl(int fd) {
+  std::array<char, 16> name = {};  // TCP_CA_NAME_MAX
+  socklen_t size = name.size();
+  EXPECT_EQ(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), &size), 0)
+      << "errno " << errno;
+  return name.data();
+}
+
 IpEndpoint Own(int fd) {
   sockaddr_storage storage = {};
   socklen_t size = sizeof(storage);
@@ -177,6 +185,21 @@ TEST(ConnectFromTest, InsideAHostSilenceHasNone) {
     EXPECT_EQ(Option(fd, SOL_SOCKET, SO_KEEPALIVE), 0);
     EXPECT_EQ(Option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
   }
+}
+
+TEST(ConnectFromTest, InsideAHostNothingIsPaced) {
+  for (const IpEndpoint& own : {Ip4(127, 0, 0, 1), Loopback6()}) {
+    const Pair pair(own, own);
+    EXPECT_EQ(CongestionControl(pair.connected.get()), "reno");
+    EXPECT_EQ(CongestionControl(pair.accepted.get()), "reno");
+  }
+}
+
+TEST(ConnectFromTest, BetweenHostsCongestionControlIsTheSystems) {
+  const UniqueFd any(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const Pair pair(Ip4(127, 0, 0, 1), Ip4(127, 0, 0, 2));
+  EXPECT_EQ(CongestionControl(pair.connected.get()), CongestionControl(any.get()));
+  EXPECT_EQ(CongestionControl(pair.accepted.get()), CongestionControl(any.get()));
 }
 
 TEST(ConnectFromTest, WhereNoLinkLeadsIsNamed) {

@@ -1,0 +1,200 @@
+// What TCP itself does between processes of this host: each rank sends as many bytes as in an
+// all-to-all to every other one, from memory to memory, and does nothing else.
+//
+//     cc -O3 -o bare_streams tests/benchmark/peers/bare_streams.c
+//     bare_streams DEVICES MEBIBYTES ROUNDS [CONGESTION_CONTROL]
+//
+// A rank's array has MEBIBYTES, of which it sends each of the others an equal part. By the
+// system's congestion control, or the one that is named. Prints a line of JSON with the median
+// seconds of the slowest rank, after a round that warms up, and the processor seconds of all.
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { kRanksMax = 16, kRoundsMax = 100 };
+static const int64_t kTurnBytes = 4 << 20;  // of one stream before the others have their turn
+
+// What processes tell each other.
+typedef struct {
+  int arrived;
+  double seconds[kRanksMax];
+  double processor_seconds[kRanksMax];
+} Shared;
+
+typedef struct {
+  int64_t sent;
+  int64_t received;
+} Progress;
+
+static int ranks, rank;
+static int64_t part_bytes;
+static int sockets[kRanksMax][kRanksMax];  // of a rank, to another one
+static char *source, *destination;
+static Shared* shared;
+
+static void Check(int is_right, const char* what) {
+  if (is_right) return;
+  perror(what);
+  exit(1);
+}
+
+static double Seconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static double ProcessorSeconds(void) {
+  struct rusage used;
+  getrusage(RUSAGE_SELF, &used);
+  return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+         1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
+static void SetUp(int socket, const char* congestion_control) {
+  const int one = 1;
+  Check(setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) == 0, "TCP_NODELAY");
+  if (congestion_control != NULL) {
+    Check(setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, congestion_control,
+                     strlen(congestion_control)) == 0,
+          congestion_control);
+  }
+  Check(fcntl(socket, F_SETFL, O_NONBLOCK) == 0, "O_NONBLOCK");
+}
+
+static void Join(int a, int b, const char* congestion_control) {
+  struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t size = sizeof(at);
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  Check(bind(listener, (struct sockaddr*)&at, size) == 0 && listen(listener, 1) == 0 &&
+            getsockname(listener, (struct sockaddr*)&at, &size) == 0,
+        "listening");
+  sockets[a][b] = socket(AF_INET, SOCK_STREAM, 0);
+  Check(connect(sockets[a][b], (struct sockaddr*)&at, size) == 0, "connecting");
+  sockets[b][a] = accept(listener, NULL, NULL);
+  Check(sockets[b][a] >= 0, "accepting");
+  close(listener);
+  SetUp(sockets[a][b], congestion_control);
+  SetUp(sockets[b][a], congestion_control);
+}
+
+static size_t Turn(int64_t done) {
+  const int64_t left = part_bytes - done;
+  return (size_t)(left < kTurnBytes ? left : kTurnBytes);
+}
+
+static void Work(int other, const struct pollfd* ready, Progress* of) {
+  if (ready->revents & POLLIN) {
+    const ssize_t bytes =
+        recv(ready->fd, destination + other * part_bytes + of->received, Turn(of->received), 0);
+    Check(bytes > 0, "receiving");
+    of->received += bytes;
+  }
+  if (ready->revents & POLLOUT) {
+    const ssize_t bytes =
+        send(ready->fd, source + other * part_bytes + of->sent, Turn(of->sent), MSG_NOSIGNAL);
+    Check(bytes > 0, "sending");
+    of->sent += bytes;
+  }
+}
+
+static void MoveAll(void) {
+  Progress progress[kRanksMax] = {0};
+  while (1) {
+    struct pollfd ready[kRanksMax];
+    int open = 0;
+    for (int k = 0; k < ranks; ++k) {
+      const short in = progress[k].received < part_bytes ? POLLIN : 0;
+      const short out = progress[k].sent < part_bytes ? POLLOUT : 0;
+      const int is_open = k != rank && (in | out) != 0;
+      ready[k] = (struct pollfd){.fd = is_open ? sockets[rank][k] : -1, .events = in | out};
+      open += is_open;
+    }
+    if (open == 0) return;
+    Check(poll(ready, (nfds_t)ranks, -1) > 0, "poll");
+    for (int k = 0; k < ranks; ++k) {
+      if (ready[k].fd >= 0) Work(k, &ready[k], &progress[k]);
+    }
+  }
+}
+
+// Until all ranks have come here for the `time`-th time.
+static void Barrier(int time) {
+  __atomic_add_fetch(&shared->arrived, 1, __ATOMIC_SEQ_CST);
+  while (__atomic_load_n(&shared->arrived, __ATOMIC_SEQ_CST) < ranks * time) sched_yield();
+}
+
+static int Less(const void* a, const void* b) {
+  return *(const double*)a < *(const double*)b ? -1 : 1;
+}
+
+static void Report(double* seconds, double processor_seconds, int rounds) {
+  qsort(seconds, (size_t)rounds, sizeof(*seconds), Less);
+  const double median = seconds[rounds / 2];
+  printf("{\"collective\": \"streams\", \"devices\": %d, \"seconds\": %.6f, "
+         "\"processor_seconds\": %.6f, \"bytes_per_second\": %.0f}\n",
+         ranks, median, processor_seconds / rounds, (double)part_bytes * (ranks - 1) / median);
+}
+
+static void RunRank(int rounds) {
+  double slowest[kRoundsMax], processor_seconds = 0;
+  source = malloc((size_t)(part_bytes * ranks));
+  destination = malloc((size_t)(part_bytes * ranks));
+  Check(source != NULL && destination != NULL, "memory");
+  memset(source, 1, (size_t)(part_bytes * ranks));
+  memset(destination, 2, (size_t)(part_bytes * ranks));
+  for (int round = 0; round <= rounds; ++round) {
+    Barrier(3 * round + 1);
+    const double begin = Seconds(), processor_begin = ProcessorSeconds();
+    MoveAll();
+    shared->seconds[rank] = Seconds() - begin;
+    shared->processor_seconds[rank] = ProcessorSeconds() - processor_begin;
+    Barrier(3 * round + 2);
+    if (rank == 0 && round > 0) {
+      slowest[round - 1] = 0;
+      for (int k = 0; k < ranks; ++k) {
+        if (shared->seconds[k] > slowest[round - 1]) slowest[round - 1] = shared->seconds[k];
+        processor_seconds += shared->processor_seconds[k];
+      }
+    }
+    Barrier(3 * round + 3);
+  }
+  if (rank == 0) Report(slowest, processor_seconds, rounds);
+}
+
+int main(int count, char** arguments) {
+  if (count < 4) {
+    fprintf(stderr, "usage: bare_streams DEVICES MEBIBYTES ROUNDS [CONGESTION_CONTROL]\n");
+    return 2;
+  }
+  ranks = atoi(arguments[1]);
+  const int rounds = atoi(arguments[3]);
+  Check(ranks >= 2 && ranks <= kRanksMax && rounds >= 1 && rounds <= kRoundsMax, "arguments");
+  part_bytes = ((int64_t)atoi(arguments[2]) << 20) / ranks;
+  shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  Check(shared != MAP_FAILED, "shared memory");
+  for (int a = 0; a < ranks; ++a) {
+    for (int b = a + 1; b < ranks; ++b) Join(a, b, count > 4 ? arguments[4] : NULL);
+  }
+  for (rank = 0; rank < ranks; ++rank) {
+    if (fork() != 0) continue;
+    RunRank(rounds);
+    exit(0);
+  }
+  int failed = 0, status = 0;
+  while (wait(&status) > 0) failed |= status;
+  return failed != 0;
+}
