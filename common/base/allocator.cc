@@ -15,6 +15,10 @@
 // Null where another allocator is linked.
 #pragma weak mallctl
 
+// What jemalloc reads of a program when it starts: one arena for each processor, instead of four.
+// What is kept of freed memory is kept by arena, and only threads of that arena get it.
+const char* malloc_conf = "narenas_ratio:1";
+
 namespace crossmesh {
 namespace {
 

@@ -8,7 +8,11 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <jemalloc/jemalloc.h>
+#include <sched.h>
 #include <sys/resource.h>
+
+#pragma weak mallctl
 
 namespace crossmesh {
 namespace {
@@ -26,6 +30,16 @@ long PagesToFillAnArray() {
   rusage after{};
   getrusage(RUSAGE_SELF, &after);
   return after.ru_minflt - before.ru_minflt;
+}
+
+TEST(AllocatorTest, HasAnArenaForEachProcessor) {
+  if (&mallctl == nullptr) GTEST_SKIP() << "another allocator is linked";
+  cpu_set_t processors;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(processors), &processors), 0);
+  unsigned arenas = 0;
+  size_t size = sizeof(arenas);
+  ASSERT_EQ(mallctl("opt.narenas", &arenas, &size, nullptr, 0), 0);
+  EXPECT_EQ(arenas, CPU_COUNT(&processors));
 }
 
 TEST(AllocatedBytesTest, WhatAThreadHasFreedIsNotAllocatedThoughItMayKeepIt) {
