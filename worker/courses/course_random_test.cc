@@ -69,7 +69,7 @@ TEST(CourseRandom, DelayAndReorderChangeNothing) {
   RunCases(RandomCases(300),
            {.workers = 4,
             .faults = {.seed = 5, .delay_probability = 0.3, .reorder_channels = true},
-            .executor = {.staging_bytes = 2 << 20}},
+            .executor = {.staging_bytes = 4 << 20}},  // a chunk in each direction
            FromEnvironment("CROSSMESH_SEED", 200'000), {.partial = true});
 }
 
