@@ -55,6 +55,7 @@ class HostChecker {
     LockedMemory();
     Memory();
     HugePages();
+    PagesOfStorages();
     SharedMemory();
     NumaNodes();
     Interfaces();
@@ -168,6 +169,19 @@ class HostChecker {
     }
     Add("huge pages", State::kGood,
         absl::StrCat(free->second, " of ", FormatBytes(ByteCount(size->second)), " free"));
+  }
+
+  // Storages are shared memory that asks for huge pages, where none are reserved.
+  void PagesOfStorages() {
+    const std::string path = "sys/kernel/mm/transparent_hugepage/shmem_enabled";
+    const std::string choices = Read(path).value_or("[unknown]");
+    // The one that holds is in brackets.
+    const std::vector<std::string> parts = absl::StrSplit(choices, absl::ByAnyChar("[]"));
+    const std::string chosen = parts.size() > 1 ? parts[1] : choices;
+    const bool small = chosen == "never" || chosen == "deny";
+    Add("pages of storages", small ? State::kNote : State::kGood,
+        absl::StrCat("huge ones: ", chosen),
+        small ? absl::StrCat("echo advise > /", path, ": sums inside a host are faster") : "");
   }
 
   // NCCL's, of the GPUs of this host.

@@ -71,6 +71,18 @@ TEST_F(HostChecksTest, AHostWithoutFilesIsAnsweredAsWell) {
   EXPECT_EQ(Find("NUMA nodes").found, "1");
 }
 
+TEST_F(HostChecksTest, AdvisesToGiveStoragesHugePages) {
+  const std::string path = "sys/kernel/mm/transparent_hugepage/shmem_enabled";
+  EXPECT_EQ(Find("pages of storages").found, "huge ones: unknown");
+  Write(path, "always within_size advise [never] deny force\n");
+  const HostCheck check = Find("pages of storages");
+  EXPECT_EQ(check.state, State::kNote);
+  EXPECT_EQ(check.found, "huge ones: never");
+  EXPECT_THAT(check.advice, HasSubstr("echo advise > /sys/kernel/mm"));
+  Write(path, "always within_size [advise] never deny force\n");
+  EXPECT_EQ(Find("pages of storages").state, State::kGood);
+}
+
 TEST_F(HostChecksTest, ComparesSharedMemoryWithWhatNcclTakesForTheGpus) {
   options_.shared_memory_bytes = int64_t{64} << 20;  // that of a container
   EXPECT_EQ(Find("shared memory").state, State::kGood) << "without GPUs";

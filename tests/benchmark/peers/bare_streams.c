@@ -2,11 +2,13 @@
 // all-to-all to every other one, from memory to memory, and does nothing else.
 //
 //     cc -O3 -o bare_streams tests/benchmark/peers/bare_streams.c
-//     bare_streams DEVICES MEBIBYTES ROUNDS [CONGESTION_CONTROL]
+//     bare_streams DEVICES MEBIBYTES ROUNDS [CONGESTION_CONTROL [BUFFER_KIBIBYTES [pairs]]]
 //
 // A rank's array has MEBIBYTES, of which it sends each of the others an equal part. By the
-// system's congestion control, or the one that is named. Prints a line of JSON with the median
-// seconds of the slowest rank, after a round that warms up, and the processor seconds of all.
+// system's congestion control, or the one that is named; with the system's buffers (0), or as large
+// as that; with all others at once, or, of a power of two of ranks, with one at a time. Prints a
+// line of JSON with the median seconds of the slowest rank, after a round that warms up, and the
+// processor seconds of all.
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -40,6 +42,7 @@ typedef struct {
 } Progress;
 
 static int ranks, rank;
+static int is_by_pairs;
 static int64_t part_bytes;
 static int sockets[kRanksMax][kRanksMax];  // of a rank, to another one
 static char *source, *destination;
@@ -64,18 +67,30 @@ static double ProcessorSeconds(void) {
          1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
 }
 
-static void SetUp(int socket, const char* congestion_control) {
+// Of connections.
+typedef struct {
+  const char* congestion_control;  // NULL: the system's
+  int buffer_bytes;                // 0: the system's
+} Options;
+
+static void SetUp(int socket, Options options) {
   const int one = 1;
   Check(setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) == 0, "TCP_NODELAY");
-  if (congestion_control != NULL) {
-    Check(setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, congestion_control,
-                     strlen(congestion_control)) == 0,
-          congestion_control);
+  if (options.congestion_control != NULL) {
+    Check(setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, options.congestion_control,
+                     strlen(options.congestion_control)) == 0,
+          options.congestion_control);
+  }
+  if (options.buffer_bytes > 0) {
+    const int bytes = options.buffer_bytes;
+    Check(setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)) == 0 &&
+              setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)) == 0,
+          "buffers");
   }
   Check(fcntl(socket, F_SETFL, O_NONBLOCK) == 0, "O_NONBLOCK");
 }
 
-static void Join(int a, int b, const char* congestion_control) {
+static void Join(int a, int b, Options options) {
   struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t size = sizeof(at);
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
@@ -87,8 +102,8 @@ static void Join(int a, int b, const char* congestion_control) {
   sockets[b][a] = accept(listener, NULL, NULL);
   Check(sockets[b][a] >= 0, "accepting");
   close(listener);
-  SetUp(sockets[a][b], congestion_control);
-  SetUp(sockets[b][a], congestion_control);
+  SetUp(sockets[a][b], options);
+  SetUp(sockets[b][a], options);
 }
 
 static size_t Turn(int64_t done) {
@@ -111,6 +126,16 @@ static void Work(int other, const struct pollfd* ready, Progress* of) {
   }
 }
 
+// In pairs: the first one that is not done, of an order in which all pairs differ.
+static int IsTurnOf(int other, const Progress* progress) {
+  if (!is_by_pairs) return 1;
+  for (int distance = 1; distance < (rank ^ other); ++distance) {
+    const Progress* before = &progress[rank ^ distance];
+    if (before->received < part_bytes || before->sent < part_bytes) return 0;
+  }
+  return 1;
+}
+
 static void MoveAll(void) {
   Progress progress[kRanksMax] = {0};
   while (1) {
@@ -119,7 +144,7 @@ static void MoveAll(void) {
     for (int k = 0; k < ranks; ++k) {
       const short in = progress[k].received < part_bytes ? POLLIN : 0;
       const short out = progress[k].sent < part_bytes ? POLLOUT : 0;
-      const int is_open = k != rank && (in | out) != 0;
+      const int is_open = k != rank && (in | out) != 0 && IsTurnOf(k, progress);
       ready[k] = (struct pollfd){.fd = is_open ? sockets[rank][k] : -1, .events = in | out};
       open += is_open;
     }
@@ -177,17 +202,22 @@ static void RunRank(int rounds) {
 
 int main(int count, char** arguments) {
   if (count < 4) {
-    fprintf(stderr, "usage: bare_streams DEVICES MEBIBYTES ROUNDS [CONGESTION_CONTROL]\n");
+    fprintf(stderr, "usage: bare_streams DEVICES MEBIBYTES ROUNDS "
+                    "[CONGESTION_CONTROL [BUFFER_KIBIBYTES [pairs]]]\n");
     return 2;
   }
   ranks = atoi(arguments[1]);
   const int rounds = atoi(arguments[3]);
   Check(ranks >= 2 && ranks <= kRanksMax && rounds >= 1 && rounds <= kRoundsMax, "arguments");
+  is_by_pairs = count > 6;
+  Check(!is_by_pairs || (ranks & (ranks - 1)) == 0, "a power of two");
+  const Options options = {.congestion_control = count > 4 ? arguments[4] : NULL,
+                           .buffer_bytes = count > 5 ? atoi(arguments[5]) << 10 : 0};
   part_bytes = ((int64_t)atoi(arguments[2]) << 20) / ranks;
   shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   Check(shared != MAP_FAILED, "shared memory");
   for (int a = 0; a < ranks; ++a) {
-    for (int b = a + 1; b < ranks; ++b) Join(a, b, count > 4 ? arguments[4] : NULL);
+    for (int b = a + 1; b < ranks; ++b) Join(a, b, options);
   }
   for (rank = 0; rank < ranks; ++rank) {
     if (fork() != 0) continue;
