@@ -23,7 +23,6 @@ namespace crossmesh {
 namespace {
 
 constexpr int64_t kKeptBytesMax = int64_t{512} << 20;
-constexpr ssize_t kKeptMs = 30 * 60 * 1000;
 
 bool HasJemalloc() { return &mallctl != nullptr; }
 
@@ -70,10 +69,11 @@ void KeepFreedMemory() {
   if (!HasJemalloc()) return;
   // Else pages that were freed go back after ten seconds, and those of large arrays at once. First
   // of arenas that there will be, then of those that there are.
-  Write("arenas.dirty_decay_ms", kKeptMs);
+  constexpr ssize_t kForever = -1;
+  Write("arenas.dirty_decay_ms", kForever);
   const unsigned arenas = Read<unsigned>("arenas.narenas").value_or(0);
   for (unsigned i = 0; i < arenas; ++i) {
-    Write(absl::StrCat("arena.", i, ".dirty_decay_ms"), kKeptMs);
+    Write(absl::StrCat("arena.", i, ".dirty_decay_ms"), kForever);
   }
 }
 

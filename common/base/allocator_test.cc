@@ -11,7 +11,6 @@
 #include <jemalloc/jemalloc.h>
 #include <sched.h>
 #include <sys/resource.h>
-#include <sys/types.h>
 
 namespace crossmesh {
 namespace {
@@ -58,16 +57,6 @@ TEST(KeepFreedMemoryTest, TheNextArrayTakesNoPagesFromTheSystem) {
   KeepFreedMemory();
   PagesToFillAnArray();
   EXPECT_LE(PagesToFillAnArray(), 16);
-}
-
-TEST(KeepFreedMemoryTest, WhatIsNotTakenAgainGoesBackInHalfAnHour) {
-  KeepFreedMemory();
-  ssize_t milliseconds = 0;
-  size_t size = sizeof(milliseconds);
-  for (const char* const of : {"arenas.dirty_decay_ms", "arena.0.dirty_decay_ms"}) {
-    ASSERT_EQ(mallctl(of, &milliseconds, &size, nullptr, 0), 0) << of;
-    EXPECT_EQ(milliseconds, 30 * 60 * 1000) << of;
-  }
 }
 
 long ResidentMebibytes() {
