@@ -79,8 +79,11 @@ TEST_F(HostChecksTest, AdvisesToGiveStoragesHugePages) {
   EXPECT_EQ(check.state, State::kNote);
   EXPECT_EQ(check.found, "huge ones: never");
   EXPECT_THAT(check.advice, HasSubstr("echo advise > /sys/kernel/mm"));
+  Write(path, "always within_size advise never [deny] force\n");
+  EXPECT_EQ(Find("pages of storages").state, State::kNote);
   Write(path, "always within_size [advise] never deny force\n");
   EXPECT_EQ(Find("pages of storages").state, State::kGood);
+  EXPECT_EQ(Find("pages of storages").advice, "");
 }
 
 TEST_F(HostChecksTest, ComparesSharedMemoryWithWhatNcclTakesForTheGpus) {

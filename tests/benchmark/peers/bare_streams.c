@@ -200,17 +200,22 @@ static void RunRank(int rounds) {
   if (rank == 0) Report(slowest, processor_seconds, rounds);
 }
 
+// Says how it is called.
+static int Refuse(void) {
+  fprintf(stderr, "usage: bare_streams DEVICES MEBIBYTES ROUNDS "
+                  "[CONGESTION_CONTROL [BUFFER_KIBIBYTES [pairs]]]\n"
+                  "with 2 to %d devices, in pairs a power of two of them, and 1 to %d rounds\n",
+          kRanksMax, kRoundsMax);
+  return 2;
+}
+
 int main(int count, char** arguments) {
-  if (count < 4) {
-    fprintf(stderr, "usage: bare_streams DEVICES MEBIBYTES ROUNDS "
-                    "[CONGESTION_CONTROL [BUFFER_KIBIBYTES [pairs]]]\n");
-    return 2;
-  }
+  if (count < 4) return Refuse();
   ranks = atoi(arguments[1]);
   const int rounds = atoi(arguments[3]);
-  Check(ranks >= 2 && ranks <= kRanksMax && rounds >= 1 && rounds <= kRoundsMax, "arguments");
+  if (ranks < 2 || ranks > kRanksMax || rounds < 1 || rounds > kRoundsMax) return Refuse();
   is_by_pairs = count > 6;
-  Check(!is_by_pairs || (ranks & (ranks - 1)) == 0, "a power of two");
+  if (is_by_pairs && (ranks & (ranks - 1)) != 0) return Refuse();
   const Options options = {.congestion_control = count > 4 ? arguments[4] : NULL,
                            .buffer_bytes = count > 5 ? atoi(arguments[5]) << 10 : 0};
   part_bytes = ((int64_t)atoi(arguments[2]) << 20) / ranks;
