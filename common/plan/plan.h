@@ -177,7 +177,7 @@ class Plan {
     // forwarded. What is due a part of the time has as many fewer. 0: as few as chunk_bytes allows.
     int32_t periods = 0;
     // No peer is sent its bytes in less time than this: an operation that leaves room on the NICs
-    // to others. 0: as fast as may be.
+    // to others, or whose streams meet at full ports. 0: as fast as may be.
     int64_t least_run_ns = 0;
     BindingMode binding = BindingMode::kShadow;
     bool shared_storage = false;  // source and destination of a device are one storage

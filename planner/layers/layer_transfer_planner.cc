@@ -69,7 +69,8 @@ absl::StatusOr<Plan> LayerTransferPlanner::Make(const LayerProgram::Transfer& tr
                                                 std::shared_ptr<const TensorTable> tensors) const {
   RETURN_IF_ERROR(CheckWanted(cancelled_));
   // Transfers run beside others, with whose many streams a ring's one shares each port.
-  ReshardRequest request{.tensors = std::move(tensors), .topology = topology_, .no_rings = true};
+  ReshardRequest request{
+      .tensors = std::move(tensors), .topology = topology_, .beside = Beside::kTransfers};
   if (program_.from(transfer) != program_.to(transfer)) return PlanReshard(request, cancelled_);
   ReshardRequest by_steps = request;
   by_steps.strategy = Strategy::kRedistribute;

@@ -92,7 +92,7 @@ class GpuPlanner {
                     .m2n = strategy == Strategy::kM2n,
                     .chunk_bytes = routed.sizes.chunk_bytes,
                     .periods = routed.sizes.periods,
-                    .least_run_ns = LeastNanoseconds(request_.nic_share, bound_.seconds),
+                    .least_run_ns = LeastNanoseconds(request_.nic_share < 1, bound_.seconds),
                     .binding = request_.binding,
                     .shared_storage = request_.shared_storage,
                     .figures = FiguresOf(strategy, routed, m2n)};

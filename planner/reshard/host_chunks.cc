@@ -33,8 +33,8 @@ int32_t PeriodsOf(const BusiestPort& busiest, int64_t period_bytes) {
   return static_cast<int32_t>(std::clamp<int64_t>(periods, 1, kPeriodsMax));
 }
 
-int64_t LeastNanoseconds(double nic_share, double bound_seconds) {
-  return nic_share < 1 ? static_cast<int64_t>(bound_seconds * 1e9) : 0;
+int64_t LeastNanoseconds(bool keeps_pace, double bound_seconds) {
+  return keeps_pace ? static_cast<int64_t>(bound_seconds * 1e9) : 0;
 }
 
 }  // namespace crossmesh

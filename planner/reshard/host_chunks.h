@@ -23,8 +23,7 @@ int64_t ShareOfNic(int64_t chunk_bytes, const HostNetwork& network, const Topolo
 // How often the port that is busy longest passes so many bytes; at least once.
 int32_t PeriodsOf(const BusiestPort& busiest, int64_t period_bytes);
 
-// Plan::Spec::least_run_ns of a plan that may use this share of every port. One that may use all is
-// as fast as they are.
-int64_t LeastNanoseconds(double nic_share, double bound_seconds);
+// Plan::Spec::least_run_ns of a plan that keeps to the pace of its bound, or is as fast as may be.
+int64_t LeastNanoseconds(bool keeps_pace, double bound_seconds);
 
 }  // namespace crossmesh

@@ -87,18 +87,19 @@ class MixedPlanner {
     PlanFigures figures = FiguresOf(routes, seconds);
     figures.search = std::move(search);
     const ReshardRequest& request = mixed_.request;
-    return Plan::Create({.tensors = request.tensors,
-                         .slicing = mixed_.slicing,
-                         .relays = std::move(routes.relays),
-                         .hops = std::move(routes.hops),
-                         .copies = std::move(copies_),
-                         .over_gpus = mixed_.is_step ? std::vector<DeviceRank>() : mixed_.over_gpus,
-                         .chunk_bytes = sizes.chunk_bytes,
-                         .periods = sizes.periods,
-                         .least_run_ns = LeastNanoseconds(request.nic_share, figures.bound.seconds),
-                         .binding = request.binding,
-                         .shared_storage = request.shared_storage,
-                         .figures = std::move(figures)});
+    return Plan::Create(
+        {.tensors = request.tensors,
+         .slicing = mixed_.slicing,
+         .relays = std::move(routes.relays),
+         .hops = std::move(routes.hops),
+         .copies = std::move(copies_),
+         .over_gpus = mixed_.is_step ? std::vector<DeviceRank>() : mixed_.over_gpus,
+         .chunk_bytes = sizes.chunk_bytes,
+         .periods = sizes.periods,
+         .least_run_ns = LeastNanoseconds(request.nic_share < 1, figures.bound.seconds),
+         .binding = request.binding,
+         .shared_storage = request.shared_storage,
+         .figures = std::move(figures)});
   }
 
  private:
@@ -118,14 +119,15 @@ class MixedPlanner {
     host_chunk_bytes_ = ShareOfNic(host_chunk_bytes_, network_, mixed_.topology);
     ExactBound bound = ComputeBound(groups.demands, network_);
     RETURN_IF_ERROR(AddMix(groups.demands, network_, bound));
-    ASSIGN_OR_RETURN(Routes routes, RouteByRelays({.tensors = tensors_,
-                                                   .slicing = to_hosts,
-                                                   .network = network_,
-                                                   .groups = groups,
-                                                   .bound = bound,
-                                                   .seed = mixed_.request.seed,
-                                                   .no_rings = mixed_.request.no_rings,
-                                                   .cancelled = mixed_.cancelled}));
+    ASSIGN_OR_RETURN(Routes routes,
+                     RouteByRelays({.tensors = tensors_,
+                                    .slicing = to_hosts,
+                                    .network = network_,
+                                    .groups = groups,
+                                    .bound = bound,
+                                    .seed = mixed_.request.seed,
+                                    .no_rings = mixed_.request.beside == Beside::kTransfers,
+                                    .cancelled = mixed_.cancelled}));
     AssignPlacesAndPeriods(tensors_, routes);
     host_load_ = ComputePortLoad(tensors_, network_, routes);
     return routes;

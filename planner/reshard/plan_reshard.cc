@@ -12,6 +12,7 @@
 #include "planner/network/simulator.h"
 #include "planner/reshard/avoid_links.h"
 #include "planner/reshard/broadcast_choice.h"
+#include "planner/reshard/even_pace.h"
 #include "planner/reshard/fan_out.h"
 #include "planner/reshard/gpu_plan.h"
 #include "planner/reshard/host_chunks.h"
@@ -35,6 +36,8 @@ namespace {
 
 // Simulated in some milliseconds.
 constexpr int64_t kPredictionTransfersMax = int64_t{1} << 13;
+// Of an even pace: a chunk to each peer in such a time. With shorter ones it was not measured.
+constexpr double kPacedPeriodSecondsMin = 1e-3;
 
 absl::StatusOr<Routes> RouteBy(Strategy strategy, const RoutingProblem& problem) {
   return strategy == Strategy::kRelay ? RouteByRelays(problem)
@@ -141,14 +144,20 @@ absl::StatusOr<Plan> MakePlan(const Planning& planning, Routes routes, int64_t f
                      .period_bytes = PeriodBytes(chunk_bytes, fan_out)};
   load.busiest = FindBusiestPort(load.ports, problem.network);
   PlanFigures figures = FiguresOf(request, problem, routes, load);
+  const int32_t periods = PeriodsOf(load.busiest, load.period_bytes);
+  const bool keeps_pace =
+      request.nic_share < 1 ||
+      (request.strategy == Strategy::kRelay && request.beside == Beside::kNothing &&
+       figures.bound.seconds >= kPacedPeriodSecondsMin * periods &&
+       WantsEvenPace(problem.tensors, problem.network, routes, load.ports));
   Plan::Spec spec{.tensors = request.tensors,
                   .slicing = slicing,
                   .relays = std::move(routes.relays),
                   .hops = std::move(routes.hops),
                   .copies = CopiesInPlace(*slicing),
                   .chunk_bytes = chunk_bytes,
-                  .periods = PeriodsOf(load.busiest, load.period_bytes),
-                  .least_run_ns = LeastNanoseconds(request.nic_share, figures.bound.seconds),
+                  .periods = periods,
+                  .least_run_ns = LeastNanoseconds(keeps_pace, figures.bound.seconds),
                   .binding = request.binding,
                   .shared_storage = request.shared_storage,
                   .figures = std::move(figures)};
@@ -234,7 +243,7 @@ absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request, CancelCheck canc
                                .groups = groups,
                                .bound = bound,
                                .seed = request.seed,
-                               .no_rings = request.no_rings,
+                               .no_rings = request.beside == Beside::kTransfers,
                                .cancelled = cancelled};
   ASSIGN_OR_RETURN(Routes routes, RouteBy(request.strategy, problem));
   RETURN_IF_ERROR(CheckWanted(cancelled));

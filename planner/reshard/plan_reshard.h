@@ -19,6 +19,13 @@
 
 namespace crossmesh {
 
+// What moves over a network at the same time as a transfer.
+enum class Beside : uint8_t {
+  kNothing,
+  kInstances,  // further ones of the transfer itself, as in a course
+  kTransfers,
+};
+
 // All that a plan between meshes is a function of.
 struct ReshardRequest {
   std::shared_ptr<const TensorTable> tensors;
@@ -32,8 +39,9 @@ struct ReshardRequest {
   double nic_share = 1;
   // Keeps strategy relay from broadcasting in groups that are predicted to be faster that way.
   bool no_broadcasts = false;
-  // Keeps strategy relay from rings of hosts: each host sends its own bytes to all others.
-  bool no_rings = false;
+  // With nothing beside it strategy relay may keep streams to an even pace; beside transfers it
+  // keeps off rings of hosts: each host sends its own bytes to all others.
+  Beside beside = Beside::kNothing;
   // Keeps strategy redistribute from NCCL's collectives, likewise.
   bool no_collectives = false;
   // Between GPUs strategy relay gives way to NCCL M2N where that is predicted to take less time,

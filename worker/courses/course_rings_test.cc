@@ -96,7 +96,7 @@ TEST(CourseRings, WhatHasNoOrderHasTheBitsOfSumsMadeAtOnce) {
   ForRings(1000, 24, [&](uint64_t seed, const CourseRequest& course, const Plan& plan) {
     if (!IsOrderless(course)) return;
     CourseRequest straight = course;
-    straight.request.no_rings = true;
+    straight.request.beside = Beside::kTransfers;
     ASSERT_OK_AND_ASSIGN(const Plan at_once, PlanOf(straight));
     ASSERT_FALSE(HasRing(at_once));
     TileMemory of_ring(plan);

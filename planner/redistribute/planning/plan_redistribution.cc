@@ -215,7 +215,7 @@ class RedistributionPlanner {
   }
   // Sums may go round rings where the source stays until the last of these steps.
   bool may_round_rings() const {
-    return !are_gpus_ && !is_mixed_ && !request_.no_rings && !releases() &&
+    return !are_gpus_ && !is_mixed_ && request_.beside != Beside::kTransfers && !releases() &&
            !(request_.shared_storage && request_.binding == BindingMode::kInPlace);
   }
   bool fits(int64_t bytes) const {

@@ -31,7 +31,7 @@ class StepPlanner {
   absl::StatusOr<Course<Plan>> PlanSteps(const Course<StepTable>& draft) const;
 
  private:
-  absl::StatusOr<Plan> PlanStep(const StepTable& step, bool no_rings) const;
+  absl::StatusOr<Plan> PlanStep(const StepTable& step, Beside beside) const;
 
   const ReshardRequest& request_;
   const Devices devices_;

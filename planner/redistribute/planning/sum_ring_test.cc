@@ -158,9 +158,9 @@ TEST(SumRing, OverFastPortsSumsAreMadeAtOnce) {
 
 TEST(SumRing, WhereTheSourceIsNotToStaySumsAreMadeAtOnce) {
   ReshardRequest request = RequestOf({.destination = "[-, -]"});
-  request.no_rings = true;
+  request.beside = Beside::kTransfers;
   EXPECT_EQ(RoundsOf(request), 0);
-  request.no_rings = false;
+  request.beside = Beside::kNothing;
   request.shared_storage = true;
   EXPECT_EQ(RoundsOf(request), 3);
   request.binding = BindingMode::kInPlace;
