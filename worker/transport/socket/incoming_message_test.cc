@@ -38,6 +38,7 @@ TEST_F(IncomingMessageTest, PayloadsOfUpTo4096BytesAreThereAndLargerOnesAskedFor
   const std::vector<FrameHeader> answers = Answers();
   ASSERT_EQ(answers.size(), 1);
   EXPECT_EQ(answers[0].kind, FrameKind::kTake);
+  EXPECT_EQ(answers[0].pieces, FrameHeader::kSayDone);
   EXPECT_EQ(answers[0].id, 2);
   // Answered, they are not answered again when they go.
   DropHeld();

@@ -87,6 +87,7 @@ absl::StatusOr<bool> IncomingStream::ParseOne() {
     begin_ += receiving_.front().into.Fill({buffer_.get() + begin_, buffered()});
     if (!receiving_.front().into.done()) return false;
     in_payload_ = false;
+    if (says_done_) Answer({.kind = FrameKind::kDone, .id = receiving_.front().id});
     FinishFirst(absl::OkStatus());
     return true;
   }
@@ -132,6 +133,7 @@ absl::Status IncomingStream::ParsePayload(const FrameHeader& frame) {
   }
   begin_ += sizeof(frame);
   in_payload_ = true;
+  says_done_ = frame.pieces == FrameHeader::kSayDone;
   return absl::OkStatus();
 }
 
@@ -231,7 +233,7 @@ void IncomingStream::Drop(SocketMessage& message) {
   Release(message);
   if (message.announced_.whole) return;
   // Unread, and answered all the same: the sender keeps its payload until then.
-  Answer(FrameKind::kDone, message.announced_.id);
+  Answer({.kind = FrameKind::kDone, .id = message.announced_.id});
   KeepList(std::move(message.announced_.remote));
 }
 
@@ -240,7 +242,7 @@ void IncomingStream::Receive(SocketMessage& message, Pieces into, Ticket ticket)
   SocketMessage::Announced& announced = message.announced_;
   if (announced.remote.empty()) {
     receiving_.Push({.id = announced.id, .into = PieceCursor(into), .ticket = ticket});
-    return Answer(FrameKind::kTake, announced.id);
+    return Answer({.kind = FrameKind::kTake, .pieces = FrameHeader::kSayDone, .id = announced.id});
   }
   ++announced.region->payloads;
   const PieceCursor from(announced.remote);
@@ -253,8 +255,8 @@ void IncomingStream::Receive(SocketMessage& message, Pieces into, Ticket ticket)
   WantWork();
 }
 
-void IncomingStream::Answer(FrameKind kind, uint64_t id) {
-  answers_.PushObject(FrameHeader{.kind = kind, .id = id});
+void IncomingStream::Answer(const FrameHeader& answer) {
+  answers_.PushObject(answer);
   WantWork();
 }
 
@@ -269,7 +271,7 @@ void IncomingStream::CopyPayloads(size_t bytes_max) {
     copied += CopyNext(first.from, first.into, bytes_max - copied);
     if (!first.into.done()) break;
     --first.region->payloads;
-    Answer(FrameKind::kDone, first.id);
+    Answer({.kind = FrameKind::kDone, .id = first.id});
     KeepList(std::move(first.remote));
     told_.AddReceived(copying_.Pop().ticket, absl::OkStatus());
   }

@@ -86,7 +86,7 @@ class IncomingStream final : public SocketStream {
   absl::Status ParsePieces(size_t offset, const FrameHeader& frame,
                            SocketMessage::Announced& announced);
   absl::Status CheckBound() const;
-  void Answer(FrameKind kind, uint64_t id);
+  void Answer(const FrameHeader& answer);
   void CopyPayloads(size_t bytes_max);
   absl::Status WriteAnswers();
   void FinishFirst(const absl::Status& status);
@@ -104,6 +104,7 @@ class IncomingStream final : public SocketStream {
   PeerRegions regions_;
   Fifo<Receiving> receiving_;  // in the order asked for
   bool in_payload_ = false;    // the first one's bytes come now
+  bool says_done_ = false;     // when they all have
   Fifo<Copying> copying_;
   ByteQueue answers_;
   SocketMessage* messages_ = nullptr;  // not answered yet, the first of them

@@ -77,6 +77,27 @@ TEST_F(IncomingStreamTest, PayloadsAndOtherFramesMayComeByteByByte) {
   EXPECT_EQ(place(1), second);
 }
 
+TEST_F(IncomingStreamTest, WhenAPayloadHasComeItsSenderIsToldIfItAsks) {
+  Greet();
+  Ask(1, 2);
+  Events();
+  const auto asking = [](uint64_t id) {
+    return BytesOfObject(
+        FrameHeader{.kind = FrameKind::kPayload, .pieces = FrameHeader::kSayDone, .id = id});
+  };
+  const std::string payload(kLarge, 'x');
+  peer_.Send(absl::StrCat(asking(1), payload.substr(1)));
+  ASSERT_OK(stream_->Read(kMuch));
+  EXPECT_THAT(work_list_, IsEmpty());
+  peer_.Send(absl::StrCat("x", PayloadHeader(2), payload));
+  ASSERT_OK(stream_->Read(kMuch));
+  EXPECT_THAT(Events(), ElementsAre("received 1 OK", "received 2 OK"));
+  std::vector<FrameHeader> answers = Answers();
+  ASSERT_EQ(answers.size(), 1);
+  EXPECT_EQ(answers[0].kind, FrameKind::kDone);
+  EXPECT_EQ(answers[0].id, 1);
+}
+
 TEST_F(IncomingStreamTest, AFrameThatIsNotCompleteIsNoError) {
   Greet(/*shared_memory=*/true);
   const std::string unknown = BytesOfObject(FrameHeader{.kind = FrameKind{9}});

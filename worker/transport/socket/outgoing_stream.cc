@@ -11,11 +11,19 @@
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
+namespace {
 
-OutgoingStream::OutgoingStream(UniqueFd fd, const SocketHandshake& handshake, const Shared& shared)
+// Of shorter pieces it costs as much to find the pages as to copy them.
+constexpr size_t kPagesPieceBytesMin = 64 << 10;
+
+}  // namespace
+
+OutgoingStream::OutgoingStream(UniqueFd fd, Reach reach, const SocketHandshake& handshake,
+                               const Shared& shared)
     : SocketStream(std::move(fd), shared.work_list),
       shared_memory_(handshake.shared_memory != 0),
       regions_(shared.regions),
+      gives_pages_(reach == Reach::kInsideHost),
       told_(shared.told) {
   bytes_.PushObject(handshake);
   WantWork();
@@ -116,16 +124,21 @@ absl::Status OutgoingStream::HandleAnswer(const FrameHeader& answer) {
         absl::StrCat("answer: expected kind ", ToNumber(FrameKind::kTake), " or ",
                      ToNumber(FrameKind::kDone), ", found ", ToNumber(answer.kind)));
   }
-  if (place >= messages_.size() || messages_[place].state != Message::State::kAnnounced ||
+  const bool is_done = answer.kind == FrameKind::kDone;
+  const auto may_answer = [is_done](Message::State state) {
+    return state == Message::State::kAnnounced || (is_done && state == Message::State::kSent);
+  };
+  if (place >= messages_.size() || !may_answer(messages_[place].state) ||
       IdOf(place) != answer.id) {
     return absl::InvalidArgumentError(
         absl::StrCat("answer: expected the id of a message without answer, found ", answer.id));
   }
-  if (answer.kind == FrameKind::kDone) {
+  if (is_done) {
     Finish(place, absl::OkStatus());
     return absl::OkStatus();
   }
   messages_[place].state = Message::State::kTaken;
+  messages_[place].says_done = answer.pieces == FrameHeader::kSayDone;
   taken_.Push(place);
   WantWork();
   return absl::OkStatus();
@@ -157,19 +170,45 @@ absl::Status OutgoingStream::DoWork(size_t bytes_max) {
 
 void OutgoingStream::BeginPayload() {
   current_ = taken_.Pop();
-  bytes_.PushObject(FrameHeader{.kind = FrameKind::kPayload, .id = IdOf(current_)});
+  awaits_done_ = MayGivePages(messages_[current_]);
+  bytes_.PushObject(FrameHeader{.kind = FrameKind::kPayload,
+                                .pieces = awaits_done_ ? FrameHeader::kSayDone : 0,
+                                .id = IdOf(current_)});
   // What is pushed from now on goes after the payload.
   bytes_before_ = bytes_.size();
   left_ = PieceCursor(messages_[current_].payload);
 }
 
+bool OutgoingStream::MayGivePages(const Message& message) const {
+  return gives_pages_ && message.says_done &&
+         BytesOf(message.payload) >= kPagesPieceBytesMin * message.payload.size() &&
+         regions_.Find(message.payload) != nullptr;
+}
+
+std::optional<size_t> OutgoingStream::WritePagesOf(std::span<const std::byte> piece,
+                                                   size_t bytes_max) {
+  const iovec whole = PieceOf(piece);
+  const LentRegion* const region = regions_.Find(std::span(&whole, 1));
+  CHECK(region != nullptr) << "memory of a payload under way was reclaimed";
+  return WritePages({.fd = static_cast<int>(region->file.fd),
+                     .offset = piece.data() - region->bytes.data(),
+                     .bytes = std::min(piece.size(), bytes_max)});
+}
+
 absl::StatusOr<size_t> OutgoingStream::WriteSome(size_t bytes_max) {
+  const size_t before = current_ == kNone ? bytes_.size() : bytes_before_;
+  if (GivesPages() && before == 0) {
+    const std::optional<size_t> written = WritePagesOf(left_.Next(), bytes_max);
+    if (written.has_value()) return *written;
+    gives_pages_ = false;
+  }
   std::array<iovec, IOV_MAX> list;
   size_t count = 0;
-  const size_t before = current_ == kNone ? bytes_.size() : bytes_before_;
   // What was pushed before the payload, and as much of that as may go, in one call.
   if (before > 0) list[count++] = PieceOf(bytes_.bytes().first(before));
-  if (current_ != kNone) count += left_.List(std::span(list).subspan(count), bytes_max).pieces;
+  if (current_ != kNone && !GivesPages()) {
+    count += left_.List(std::span(list).subspan(count), bytes_max).pieces;
+  }
   return WriteFrom(std::span(list).first(count));
 }
 
@@ -183,7 +222,10 @@ void OutgoingStream::Account(size_t written) {
   if (current_ == kNone) return;
   bytes_before_ -= from_bytes;
   left_.Advance(written - from_bytes);
-  if (left_.done()) Finish(std::exchange(current_, kNone), absl::OkStatus());
+  if (!left_.done()) return;
+  const uint32_t sent = std::exchange(current_, kNone);
+  if (!awaits_done_) return Finish(sent, absl::OkStatus());
+  messages_[sent].state = Message::State::kSent;
 }
 
 void OutgoingStream::CompleteAll(const absl::Status& why) {

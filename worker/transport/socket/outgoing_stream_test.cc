@@ -1,10 +1,7 @@
-// An OutgoingStream by itself: a test is the other side, byte by byte, and the loop.
-
 #include "worker/transport/socket/outgoing_stream.h"
 
 #include "common/testing/status_matchers.h"
-#include "worker/transport/socket/testing/recording_sink.h"
-#include "worker/transport/socket/testing/stream_peer.h"
+#include "worker/transport/socket/testing/outgoing_stream_fixture.h"
 #include "worker/transport/testing/sealed_memory.h"
 
 #include <cstddef>
@@ -25,84 +22,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-constexpr size_t kMuch = 1 << 20;
-constexpr size_t kLarge = 5000;  // more than is sent with its announcement
-
-class OutgoingStreamTest : public testing::Test {
- protected:
-  OutgoingStreamTest() { Renew(/*shared_memory=*/false); }
-  ~OutgoingStreamTest() override { stream_->End(absl::CancelledError("the test is over")); }
-
-  // Another connection, of which the other side has read the handshake.
-  void Renew(bool shared_memory) {
-    if (stream_ != nullptr) stream_->End(absl::CancelledError("another follows"));
-    told_.Clear();
-    work_list_.clear();
-    peer_ = StreamPeer();
-    handshake_ = {.shared_memory = shared_memory ? 1U : 0U, .number = 3};
-    stream_ = std::make_unique<OutgoingStream>(
-        peer_.TakeOther(), handshake_,
-        OutgoingStream::Shared{.regions = regions_, .work_list = work_list_, .told = told_});
-    EXPECT_EQ(Written(1), BytesOfObject(handshake_));
-    EXPECT_THAT(work_list_, IsEmpty());
-  }
-
-  // One piece of a payload that stays until the end of the test.
-  iovec Piece(std::string bytes) {
-    payloads_.push_back(std::make_unique<std::string>(std::move(bytes)));
-    return PieceOf(std::as_bytes(std::span(*payloads_.back())));
-  }
-  void Send(Ticket ticket, std::vector<iovec> pieces) {
-    lists_.push_back(std::make_unique<std::vector<iovec>>(std::move(pieces)));
-    stream_->Send({.sequence = ticket}, *lists_.back(), ticket);
-  }
-  void SendBytes(Ticket ticket, std::string bytes) { Send(ticket, {Piece(std::move(bytes))}); }
-
-  // As the loop does it: the stream is on the work list, once.
-  absl::Status Work(size_t bytes_max) {
-    EXPECT_THAT(work_list_, ElementsAre(stream_.get()));
-    work_list_.clear();
-    return stream_->Work(bytes_max);
-  }
-  // What the other side can read after some work.
-  std::string Written(size_t bytes_max = kMuch) {
-    EXPECT_OK(Work(bytes_max));
-    return peer_.ReadBytes();
-  }
-  void Answer(FrameKind kind, uint64_t id) {
-    peer_.Send(BytesOfObject(FrameHeader{.kind = kind, .id = id}));
-    EXPECT_OK(stream_->Read(kMuch));
-  }
-  std::vector<std::string> Events() {
-    told_.TellTo(sink_);
-    return sink_.TakeEvents();
-  }
-
-  // Frames, as bytes.
-  static std::string Announcement(const FrameHeader& frame, uint64_t sequence, uint64_t bytes) {
-    return absl::StrCat(BytesOfObject(frame),
-                        BytesOfObject(MessageHeader{.sequence = sequence, .payload_bytes = bytes}));
-  }
-  static std::string Announcement(uint64_t id, uint64_t sequence, uint64_t bytes) {
-    return Announcement({.kind = FrameKind::kAnnounce, .id = id}, sequence, bytes);
-  }
-  static std::string PayloadHeader(uint64_t id) {
-    return BytesOfObject(FrameHeader{.kind = FrameKind::kPayload, .id = id});
-  }
-
-  SocketHandshake handshake_;
-  LentRegions regions_;
-  SocketStream::WorkList work_list_;
-  SinkQueue told_;
-  RecordingSink sink_;
-  StreamPeer peer_;
-  std::unique_ptr<OutgoingStream> stream_;
-
- private:
-  std::vector<std::unique_ptr<std::string>> payloads_;
-  std::vector<std::unique_ptr<std::vector<iovec>>> lists_;
-};
 
 TEST_F(OutgoingStreamTest, PayloadsOfUpTo4096BytesGoWithTheirAnnouncement) {
   Send(1, {Piece(std::string(4095, 'x')), Piece("y")});

@@ -19,15 +19,17 @@ namespace crossmesh {
 //   kAnnounce   FrameHeader, MessageHeader, then
 //               up to kInlineBytesMax bytes of payload: the payload itself;
 //               more: `pieces` of RemotePiece, where it is in `region`, or none
-//   kPayload    FrameHeader, the payload of the message. Payloads come in the order of kTake.
+//   kPayload    FrameHeader, the payload of the message. Payloads come in the order of kTake. With
+//               kSayDone the system has taken its pages instead of a copy.
 //   kRegion     FrameHeader, RegionFile: memory of this process that the other side may map, as
 //               `region`; with shared memory only
 //   kForget     FrameHeader: `region` goes away; no payload is in it any more
 //
-// The other side answers, each message that was announced without its payload once:
+// The other side answers, each message that was announced without its payload once, and a payload
+// with kSayDone by another kDone when all of it has been read:
 //
-//   kTake       send me the payload
-//   kDone       I have copied the payload from its region, or do not want it
+//   kTake       send me the payload; kSayDone: I will say when I have it
+//   kDone       I have the payload, or do not want it
 struct SocketHandshake {
   static constexpr uint64_t kMagic = 0x434F5348534D5843;  // "CXMSHSOC"
   static constexpr uint32_t kVersion = 2;
@@ -53,8 +55,10 @@ enum class FrameKind : uint32_t {
 constexpr uint32_t ToNumber(FrameKind kind) { return static_cast<uint32_t>(kind); }
 
 struct FrameHeader {
+  static constexpr uint32_t kSayDone = 1;
+
   FrameKind kind = FrameKind::kAnnounce;
-  uint32_t pieces = 0;
+  uint32_t pieces = 0;  // of an announcement; kSayDone or 0 of kTake and kPayload
   uint64_t id = 0;      // of the message, the sender's choice
   uint64_t region = 0;  // the sender's choice; one that is forgotten does not come again
 };

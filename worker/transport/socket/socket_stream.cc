@@ -5,9 +5,40 @@
 
 #include <cerrno>
 
+#include <pthread.h>
+#include <signal.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <time.h>
 
 namespace crossmesh {
+namespace {
+
+// `sendfile` cannot be told to raise no SIGPIPE, which would end a process that does not ignore it:
+// held back from this thread meanwhile.
+class HeldSigpipe {
+ public:
+  HeldSigpipe() {
+    sigemptyset(&sigpipe_);
+    sigaddset(&sigpipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &sigpipe_, &before_);
+  }
+  HeldSigpipe(const HeldSigpipe&) = delete;
+  HeldSigpipe& operator=(const HeldSigpipe&) = delete;
+  ~HeldSigpipe() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+  // It was raised, and is not to come when it may again.
+  void Drop() {
+    const timespec at_once = {};
+    sigtimedwait(&sigpipe_, nullptr, &at_once);
+  }
+
+ private:
+  sigset_t sigpipe_;
+  sigset_t before_;
+};
+
+}  // namespace
 
 absl::Status SocketStream::Work(size_t bytes_max) {
   listed_ = false;
@@ -49,6 +80,19 @@ absl::StatusOr<size_t> SocketStream::WriteFrom(std::span<const iovec> list) {
   const size_t written = bytes < 0 ? 0 : static_cast<size_t>(bytes);
   // What is not full takes everything.
   blocked_ = written < BytesOf(list);
+  return written;
+}
+
+std::optional<size_t> SocketStream::WritePages(const FilePart& part) {
+  HeldSigpipe held;
+  off_t offset = part.offset;
+  const ssize_t bytes = sendfile(fd(), part.fd, &offset, part.bytes);
+  if (bytes < 0 && errno != EAGAIN && errno != EINTR) {
+    if (errno == EPIPE) held.Drop();
+    return std::nullopt;
+  }
+  const size_t written = bytes < 0 ? 0 : static_cast<size_t>(bytes);
+  blocked_ = written < part.bytes;
   return written;
 }
 

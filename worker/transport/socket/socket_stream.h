@@ -3,6 +3,7 @@
 #include "common/base/unique_fd.h"
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -10,11 +11,18 @@
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <sys/types.h>
 #include <sys/uio.h>
 
 namespace crossmesh {
 
 struct SocketConnection;
+
+struct FilePart {
+  int fd = -1;
+  off_t offset = 0;
+  size_t bytes = 0;
+};
 
 // One TCP connection as the loop drives it; two kinds, one for each direction of messages. A status
 // that is not OK ends it: InvalidArgument where the other side broke the protocol, else
@@ -55,6 +63,9 @@ class SocketStream {
   // Both return the bytes that passed, none when the socket has to be waited for.
   absl::StatusOr<size_t> ReadInto(std::span<const iovec> list);
   absl::StatusOr<size_t> WriteFrom(std::span<const iovec> list);
+  // The same of a part of a file, whose pages the system takes: what they hold when the other side
+  // reads them is what it gets. Nothing when that cannot be; why, WriteFrom tells.
+  std::optional<size_t> WritePages(const FilePart& part);
   // The last ReadInto left nothing.
   bool drained() const { return drained_; }
 

@@ -104,7 +104,10 @@ absl::StatusOr<PeerId> SocketTransport::Connect(absl::string_view address) {
                                      .nonce_file = own_address_.nonce_file,
                                      .number = remote.numbers.Next()};
   auto stream = std::make_unique<OutgoingStream>(
-      std::move(fd), handshake,
+      std::move(fd),
+      to.endpoint.ip == own_address_.endpoint.ip ? OutgoingStream::Reach::kInsideHost
+                                                 : OutgoingStream::Reach::kBetweenHosts,
+      handshake,
       OutgoingStream::Shared{.regions = regions_, .work_list = work_list_, .told = told_});
   // Events carry a pointer to the base, which is what RunReady makes of it again.
   SocketStream& watched = *stream;

@@ -54,6 +54,7 @@ struct SocketRemote {
 // of ours.
 //
 // With shared memory only the owner of a buffer ever writes to it: the receiver reads the sender's.
+// Without it, inside a host, the receiver reads them as well, where the system has taken the pages.
 // A peer that does not know yet that this side has disconnected may therefore read a payload late,
 // and find what it holds by then; the checksums of its operation tell.
 class SocketTransport final : public Transport {
