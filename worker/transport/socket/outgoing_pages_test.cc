@@ -1,20 +1,26 @@
 #include "common/testing/status_matchers.h"
 #include "worker/transport/socket/outgoing_stream.h"
+#include "worker/transport/socket/tcp_socket.h"
 #include "worker/transport/socket/testing/outgoing_stream_fixture.h"
 #include "worker/transport/socket/testing/refused_calls.h"
 #include "worker/transport/testing/sealed_memory.h"
 
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 
 namespace crossmesh {
@@ -25,6 +31,22 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr size_t kPiece = 64 << 10;  // the shortest of which pages are given
+
+struct TcpPair {
+  TcpPair() {
+    IpEndpoint at = {.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '\xff', '\xff', 127, 0, 0, 1}};
+    listener = *ListenAt(at);
+    connected = *ConnectFrom(at, at, "");
+    pollfd wait = {.fd = listener.get(), .events = POLLIN};
+    EXPECT_EQ(poll(&wait, 1, 30'000), 1);
+    accepted = AcceptAt(listener.get());
+    EXPECT_TRUE(accepted.valid());
+  }
+
+  UniqueFd listener;
+  UniqueFd connected;
+  UniqueFd accepted;
+};
 
 // Payloads that lie in a region, without shared memory.
 class OutgoingPagesTest : public OutgoingStreamTest {
@@ -176,6 +198,14 @@ TEST_F(OutgoingPagesTest, AnEndCompletesWhatIsNotReadYet) {
 }
 
 // No signal comes, which would end the process, and none is left to come.
+void ExpectNoSignal() {
+  sigset_t set;
+  ASSERT_EQ(sigpending(&set), 0);
+  EXPECT_EQ(sigismember(&set, SIGPIPE), 0);
+  ASSERT_EQ(pthread_sigmask(SIG_SETMASK, nullptr, &set), 0);
+  EXPECT_EQ(sigismember(&set, SIGPIPE), 0);
+}
+
 TEST_F(OutgoingPagesTest, TheEndOfTheOtherSideIsAnErrorAndNoMore) {
   Send(1, {Lent(0, 2 * kPiece)});
   Written();
@@ -183,11 +213,34 @@ TEST_F(OutgoingPagesTest, TheEndOfTheOtherSideIsAnErrorAndNoMore) {
   Written(kPiece);
   peer_.Close();
   EXPECT_THAT(Work(kMuch), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("sending: ")));
-  sigset_t set;
-  ASSERT_EQ(sigpending(&set), 0);
-  EXPECT_EQ(sigismember(&set, SIGPIPE), 0);
-  ASSERT_EQ(pthread_sigmask(SIG_SETMASK, nullptr, &set), 0);
-  EXPECT_EQ(sigismember(&set, SIGPIPE), 0);
+  ExpectNoSignal();
+}
+
+// By TCP the first of the pages find out: the system tells of these, and raises the signal at once.
+TEST_F(OutgoingPagesTest, TheEndOfTheOtherSideWhilePagesGoIsTheSame) {
+  TcpPair pair;
+  OutgoingStream stream(std::move(pair.connected), Reach::kInsideHost, {},
+                        {.regions = regions_, .work_list = work_list_, .told = told_});
+  const iovec payload = Lent(0, 4 * kPiece);
+  stream.Send({}, std::span(&payload, 1), 1);
+  ASSERT_OK(stream.Work(kMuch));
+  // What is not read would be told before the first page.
+  std::array<char, 4096> announcement;
+  ASSERT_GT(recv(pair.accepted.get(), announcement.data(), announcement.size(), 0), 0);
+  const FrameHeader take = {.kind = FrameKind::kTake, .pieces = FrameHeader::kSayDone};
+  ASSERT_EQ(send(pair.accepted.get(), &take, sizeof(take), 0), sizeof(take));
+  ASSERT_OK(stream.Read(kMuch));
+  pair.accepted.Reset();
+  absl::Status status = stream.Work(kMuch);
+  ExpectNoSignal();
+  while (status.ok()) {
+    stream.Unblock();
+    status = stream.Work(kMuch);
+  }
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("sending: ")));
+  ExpectNoSignal();
+  stream.End(status);
+  work_list_.clear();
 }
 
 }  // namespace

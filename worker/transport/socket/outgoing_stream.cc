@@ -209,7 +209,7 @@ absl::StatusOr<size_t> OutgoingStream::WriteSome(size_t bytes_max) {
   if (current_ != kNone && !GivesPages()) {
     count += left_.List(std::span(list).subspan(count), bytes_max).pieces;
   }
-  return WriteFrom(std::span(list).first(count));
+  return WriteFrom(std::span(list).first(count), GivesPages());
 }
 
 void OutgoingStream::Account(size_t written) {

@@ -27,7 +27,7 @@ class HeldSigpipe {
   HeldSigpipe& operator=(const HeldSigpipe&) = delete;
   ~HeldSigpipe() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
-  // It was raised, and is not to come when it may again.
+  // If it was raised, it is not to come when it may again.
   void Drop() {
     const timespec at_once = {};
     sigtimedwait(&sigpipe_, nullptr, &at_once);
@@ -71,11 +71,12 @@ absl::StatusOr<size_t> SocketStream::ReadInto(std::span<const iovec> list) {
   return SocketError("receiving", errno);
 }
 
-absl::StatusOr<size_t> SocketStream::WriteFrom(std::span<const iovec> list) {
+absl::StatusOr<size_t> SocketStream::WriteFrom(std::span<const iovec> list, bool more) {
   msghdr message = {};
   message.msg_iov = const_cast<iovec*>(list.data());
   message.msg_iovlen = list.size();
-  const ssize_t bytes = sendmsg(fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  const int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (more ? MSG_MORE : 0);
+  const ssize_t bytes = sendmsg(fd(), &message, flags);
   if (bytes < 0 && errno != EAGAIN && errno != EINTR) return SocketError("sending", errno);
   const size_t written = bytes < 0 ? 0 : static_cast<size_t>(bytes);
   // What is not full takes everything.
@@ -87,12 +88,12 @@ std::optional<size_t> SocketStream::WritePages(const FilePart& part) {
   HeldSigpipe held;
   off_t offset = part.offset;
   const ssize_t bytes = sendfile(fd(), part.fd, &offset, part.bytes);
-  if (bytes < 0 && errno != EAGAIN && errno != EINTR) {
-    if (errno == EPIPE) held.Drop();
-    return std::nullopt;
-  }
+  const int error = bytes < 0 ? errno : 0;
   const size_t written = bytes < 0 ? 0 : static_cast<size_t>(bytes);
   blocked_ = written < part.bytes;
+  // The other side may have gone meanwhile: what went before is told, and the error only next time.
+  if (blocked_) held.Drop();
+  if (error != 0 && error != EAGAIN && error != EINTR) return std::nullopt;
   return written;
 }
 

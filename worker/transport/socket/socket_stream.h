@@ -62,7 +62,8 @@ class SocketStream {
   void WantWork();
   // Both return the bytes that passed, none when the socket has to be waited for.
   absl::StatusOr<size_t> ReadInto(std::span<const iovec> list);
-  absl::StatusOr<size_t> WriteFrom(std::span<const iovec> list);
+  // `more`: is written next, and may go in one packet with it.
+  absl::StatusOr<size_t> WriteFrom(std::span<const iovec> list, bool more = false);
   // The same of a part of a file, whose pages the system takes: what they hold when the other side
   // reads them is what it gets. Nothing when that cannot be; why, WriteFrom tells.
   std::optional<size_t> WritePages(const FilePart& part);
