@@ -151,7 +151,7 @@ absl::Status DataPlane::OpenTasks(const TaskOptions& options, WorkerDevices& dev
       .counters = courses_,
       .make_memory = [this, &devices](const DeviceId& device, ByteCount bytes) {
         if (devices.HasGpu(device)) return bridge_->MakeBounceBuffer(bytes);
-        return devices.MakeArena({.name = "steps", .device = device}, bytes);
+        return devices.MakeArrays(device, bytes);
       }});
   bridge_ = std::make_unique<BridgedTaskRunner>(
       BridgedTaskRunner::Ports{

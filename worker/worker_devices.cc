@@ -41,6 +41,16 @@ ByteCount MemoryMax(const WorkerOptions& options) {
   return options.memory_max > 0 ? ByteCount(options.memory_max) : MemoryMaxByDefault();
 }
 
+// Of arrays that no task uses: a small part of what may be used, which the system has to spare.
+ByteCount KeptBytesMax(ByteCount memory_max) {
+  constexpr int64_t kBytesMax = int64_t{256} << 20;
+  return ByteCount(std::min(kBytesMax, memory_max.value() / 16));
+}
+
+std::string NameOf(const StorageKey& key) {
+  return absl::StrCat("crossmesh:", key.name, ":", ToString(key.device));
+}
+
 // What an operation has left in part; while one writes, that is nobody's concern.
 void DescribeDirty(const StorageTable& storages, v1::WorkerSessionRequest::Heartbeat& heartbeat) {
   constexpr int kDirtyStoragesMax = 64;
@@ -71,6 +81,7 @@ WorkerDevices::WorkerDevices(const WorkerOptions& options, const Ports& ports)
       devices_(options.devices),
       lender_(std::make_unique<ArenaLender>()),
       memory_(MemoryMax(options), ByteCount(options.executor.staging_bytes)),
+      kept_arrays_(KeptBytesMax(MemoryMax(options))),
       storages_([this](const StorageKey& key, ByteCount bytes) { return MakeArena(key, bytes); }) {
   lender_->Start({.data = ports_.data, .memory = ports_.memory, .transport = ports_.transport});
 }
@@ -159,11 +170,23 @@ absl::StatusOr<std::shared_ptr<Arena>> WorkerDevices::MakeArena(const StorageKey
   RETURN_IF_ERROR(CheckName(key));
   if (gpus_->Has(key.device)) return gpus_->MakeArena(key, bytes);
   RETURN_IF_ERROR(CheckIsOwn(key));
-  ASSIGN_OR_RETURN(
-      std::shared_ptr<Arena> arena,
-      memory_.MakeArena(absl::StrCat("crossmesh:", key.name, ":", ToString(key.device)), bytes,
-                        options_.pages));
+  ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena,
+                   memory_.MakeArena(NameOf(key), bytes, options_.pages));
   return lender_->Lend(std::move(arena));
+}
+
+absl::StatusOr<std::shared_ptr<Arena>> WorkerDevices::MakeArrays(const DeviceId& device,
+                                                                 ByteCount bytes) {
+  const StorageKey key = {.name = "steps", .device = device};
+  RETURN_IF_ERROR(CheckIsOwn(key));
+  ASSIGN_OR_RETURN(MemoryBudget::Share share, memory_.Take(NameOf(key), bytes));
+  const auto make = [&]() -> absl::StatusOr<std::shared_ptr<Arena>> {
+    ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena,
+                     Arena::Create(NameOf(key), bytes, options_.pages));
+    return lender_->Lend(std::move(arena));
+  };
+  ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, kept_arrays_.Take(bytes, make));
+  return MemoryBudget::Bind(std::move(arena), std::move(share));
 }
 
 UserMemory::Maker WorkerDevices::MakerOfUserMemory() {

@@ -4,6 +4,7 @@
 #include "common/mesh/device.h"
 #include "crossmesh/v1/worker_service.pb.h"
 #include "worker/memory/memory_budget.h"
+#include "worker/memory/reused_arenas.h"
 #include "worker/memory/storage_table.h"
 #include "worker/memory/user_memory.h"
 
@@ -68,6 +69,9 @@ class WorkerDevices {
   // none that the API has; ResourceExhausted: as MemoryBudget says; else as Arena::Create and
   // GpuDevices::MakeArena. From Open on thread-safe.
   absl::StatusOr<std::shared_ptr<Arena>> MakeArena(const StorageKey& key, ByteCount bytes);
+  // What a device of the host has between the steps of a task, with what the last task has left
+  // there. As MakeArena. From Open on thread-safe.
+  absl::StatusOr<std::shared_ptr<Arena>> MakeArrays(const DeviceId& device, ByteCount bytes);
   // In host memory, for a task that joins GPUs and the host. As MemoryBudget says. Thread-safe.
   absl::StatusOr<std::shared_ptr<Arena>> MakeBounceBuffer(ByteCount bytes);
 
@@ -81,6 +85,7 @@ class WorkerDevices {
   std::vector<DeviceId> devices_;
   const std::unique_ptr<ArenaLender> lender_;
   MemoryBudget memory_;
+  ReusedArenas kept_arrays_;  // beside the budget while nobody uses them
   StorageTable storages_;
   std::unique_ptr<FdServer> fd_server_;  // null: no memory socket
   std::unique_ptr<GpuDevices> gpus_;

@@ -58,14 +58,14 @@ CollectiveWorker::CollectiveWorker(const DataTransportOptions& options)
   transport_ = *std::move(transport);
   CHECK_OK(executor_->Attach(*transport_));
   data_->AddSource(*transport_);
-  runner_ = std::make_unique<CourseTaskRunner>(
-      CourseTaskRunner::Ports{.loop = *data_,
-                              .replays = executor_->replays(),
-                              .others = *executor_,
-                              .counters = counters_,
-                              .make_memory = [this](const DeviceId& /*device*/, ByteCount bytes) {
-                                return MakeLent(lender_, bytes);
-                              }});
+  runner_ = std::make_unique<CourseTaskRunner>(CourseTaskRunner::Ports{
+      .loop = *data_,
+      .replays = executor_->replays(),
+      .others = *executor_,
+      .counters = counters_,
+      .make_memory = [this](const DeviceId& /*device*/, ByteCount bytes) {
+        return kept_arrays_.Take(bytes, [&] { return MakeLent(lender_, bytes); });
+      }});
   lender_.Start({.data = *data_, .memory = *memory_, .transport = *transport_});
   memory_->Start();
   data_->Start();

@@ -8,6 +8,7 @@
 #include "worker/executor/executor.h"
 #include "worker/executor/task.h"
 #include "worker/memory/arena.h"
+#include "worker/memory/reused_arenas.h"
 #include "worker/transport/transport.h"
 
 #include <cstdint>
@@ -33,6 +34,7 @@ class CollectiveWorker {
  private:
   const RealClock clock_;
   ArenaLender lender_;
+  ReusedArenas kept_arrays_{ByteCount(int64_t{256} << 20)};
   std::unique_ptr<EventLoop> memory_;
   std::unique_ptr<EventLoop> data_;
   std::unique_ptr<Transport> transport_;

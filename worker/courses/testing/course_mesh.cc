@@ -15,6 +15,16 @@
 #include <absl/status/status.h>
 
 namespace crossmesh {
+namespace {
+
+// What a worker has kept of an earlier task holds anything. Of a sum of floats it makes NaN.
+absl::StatusOr<std::shared_ptr<Arena>> MakeArrays(ByteCount bytes) {
+  ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, Arena::Create("arrays", bytes));
+  std::ranges::fill(arena->bytes(), std::byte{0xFF});
+  return arena;
+}
+
+}  // namespace
 
 int64_t ArrayCount::bytes() const {
   MutexLock lock(mutex_);
@@ -31,7 +41,7 @@ void ArrayCount::WaitUntilGone() const {
 
 absl::StatusOr<std::shared_ptr<Arena>> ArrayCount::Make(ByteCount bytes) {
   if (bytes.value() > bytes_max_) return absl::ResourceExhaustedError("no memory");
-  ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, Arena::Create("arrays", bytes));
+  ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, MakeArrays(bytes));
   MutexLock lock(mutex_);
   bytes_ += bytes.value();
   ++left_;
@@ -56,7 +66,7 @@ MeshRunner::Options WithCourseRunners(MeshRunner::Options options, ArrayCount* a
         .make_memory =
             // Keeps the counters as long as the runner is there.
         [arrays, counters](const DeviceId&, ByteCount bytes) {
-          return arrays == nullptr ? Arena::Create("arrays", bytes) : arrays->Make(bytes);
+          return arrays == nullptr ? MakeArrays(bytes) : arrays->Make(bytes);
         },
         // Tiles of tests are no arenas. What reads them afterwards is to be seen.
         .release =
