@@ -73,7 +73,8 @@ typedef struct {
   int buffer_bytes;                // 0: the system's
 } Options;
 
-static void SetUp(int socket, Options options) {
+// Before there is a connection: one that has begun to pace goes on with it, whatever is chosen then.
+static void Choose(int socket, Options options) {
   const int one = 1;
   Check(setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) == 0, "TCP_NODELAY");
   if (options.congestion_control != NULL) {
@@ -87,23 +88,24 @@ static void SetUp(int socket, Options options) {
               setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)) == 0,
           "buffers");
   }
-  Check(fcntl(socket, F_SETFL, O_NONBLOCK) == 0, "O_NONBLOCK");
 }
 
 static void Join(int a, int b, Options options) {
   struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t size = sizeof(at);
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  Choose(listener, options);  // what it accepts has the same
   Check(bind(listener, (struct sockaddr*)&at, size) == 0 && listen(listener, 1) == 0 &&
             getsockname(listener, (struct sockaddr*)&at, &size) == 0,
         "listening");
   sockets[a][b] = socket(AF_INET, SOCK_STREAM, 0);
+  Choose(sockets[a][b], options);
   Check(connect(sockets[a][b], (struct sockaddr*)&at, size) == 0, "connecting");
   sockets[b][a] = accept(listener, NULL, NULL);
   Check(sockets[b][a] >= 0, "accepting");
   close(listener);
-  SetUp(sockets[a][b], options);
-  SetUp(sockets[b][a], options);
+  Check(fcntl(sockets[a][b], F_SETFL, O_NONBLOCK) == 0, "O_NONBLOCK");
+  Check(fcntl(sockets[b][a], F_SETFL, O_NONBLOCK) == 0, "O_NONBLOCK");
 }
 
 static size_t Turn(int64_t done) {

@@ -332,26 +332,30 @@ static void RunRank(int64_t bytes, int rounds) {
   }
 }
 
+// As workers have it inside a host, and before there is a connection: one that has begun to pace goes
+// on with it, whatever is chosen then.
+static int Socket(void) {
+  const int one = 1, made = socket(AF_INET, SOCK_STREAM, 0);
+  setsockopt(made, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+  setsockopt(made, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+  return made;
+}
+
 // Streams between all pairs of ranks; this process keeps both ends.
 static void Connect(int ends[kRanksMax][kRanksMax]) {
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t size = sizeof(address);
-  const int one = 1;
-  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  const int listener = Socket();  // what it accepts has the same
   Check(bind(listener, (struct sockaddr*)&address, size) == 0 && listen(listener, 1) == 0 &&
             getsockname(listener, (struct sockaddr*)&address, &size) == 0,
         "no socket");
   for (int a = 0; a < ranks; ++a) {
     for (int b = a + 1; b < ranks; ++b) {
-      ends[a][b] = socket(AF_INET, SOCK_STREAM, 0);
+      ends[a][b] = Socket();
       Check(connect(ends[a][b], (struct sockaddr*)&address, size) == 0, "no connection");
       ends[b][a] = accept(listener, NULL, NULL);
-      const int both[] = {ends[a][b], ends[b][a]};
-      for (int k = 0; k < 2; ++k) {
-        setsockopt(both[k], IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-        setsockopt(both[k], IPPROTO_TCP, TCP_CONGESTION, "reno", 4);  // as workers have inside a host
-        fcntl(both[k], F_SETFL, O_NONBLOCK);
-      }
+      fcntl(ends[a][b], F_SETFL, O_NONBLOCK);
+      fcntl(ends[b][a], F_SETFL, O_NONBLOCK);
     }
   }
 }

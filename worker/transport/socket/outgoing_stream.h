@@ -36,7 +36,7 @@ class OutgoingStream final : public SocketStream {
     SinkQueue& told;  // of completions
   };
 
-  enum class Reach { kInsideHost, kBetweenHosts };
+  enum class Reach : bool { kBetweenHosts = false, kInsideHost = true };
 
   // Greets with `handshake`; where that allows it, the other side is told of the regions that
   // payloads lie in. What is shared must outlive this.

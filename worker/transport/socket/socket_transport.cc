@@ -104,10 +104,7 @@ absl::StatusOr<PeerId> SocketTransport::Connect(absl::string_view address) {
                                      .nonce_file = own_address_.nonce_file,
                                      .number = remote.numbers.Next()};
   auto stream = std::make_unique<OutgoingStream>(
-      std::move(fd),
-      to.endpoint.ip == own_address_.endpoint.ip ? OutgoingStream::Reach::kInsideHost
-                                                 : OutgoingStream::Reach::kBetweenHosts,
-      handshake,
+      std::move(fd), OutgoingStream::Reach(to.endpoint.ip == own_address_.endpoint.ip), handshake,
       OutgoingStream::Shared{.regions = regions_, .work_list = work_list_, .told = told_});
   // Events carry a pointer to the base, which is what RunReady makes of it again.
   SocketStream& watched = *stream;
