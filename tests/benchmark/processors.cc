@@ -16,6 +16,15 @@ namespace {
 
 int ProcessorsOfMachine() { return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)); }
 
+void RunWhenNothingElseDoes(int processor) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(processor, &set);
+  CHECK(sched_setaffinity(0, sizeof(set), &set) == 0) << errno;
+  const sched_param none = {};
+  CHECK(sched_setscheduler(0, SCHED_IDLE, &none) == 0) << errno;
+}
+
 }  // namespace
 
 Processors FirstHalf() { return {.count = std::max(ProcessorsOfMachine() / 2, 1)}; }
@@ -36,6 +45,21 @@ void RunOn(Processors processors, pid_t process) {
     // One may have ended since it was listed.
     CHECK(sched_setaffinity(thread, sizeof(set), &set) == 0 || errno == ESRCH) << errno;
   }
+}
+
+BusyProcessors::BusyProcessors(Processors processors) {
+  for (int i = 0; i < processors.count; ++i) {
+    threads_.emplace_back("busy", [this, processor = processors.first + i] {
+      RunWhenNothingElseDoes(processor);
+      while (!stop_.load(std::memory_order_relaxed)) {
+      }
+    });
+  }
+}
+
+BusyProcessors::~BusyProcessors() {
+  stop_ = true;
+  for (Thread& thread : threads_) thread.Join();
 }
 
 }  // namespace crossmesh

@@ -213,6 +213,7 @@ class Plans {
 
   void Run() {
     PrintWakeUps();
+    const BusyProcessors busy(SecondHalf());
     PrintRate("cached plans", load_, PlanLoad::Plans::kCached);
     const double peak = PrintRate("new plans", load_, PlanLoad::Plans::kNew);
     // One at a time, so that none waits for another one.
