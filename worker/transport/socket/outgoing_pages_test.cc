@@ -1,8 +1,8 @@
 #include "common/testing/status_matchers.h"
 #include "worker/transport/socket/outgoing_stream.h"
-#include "worker/transport/socket/tcp_socket.h"
 #include "worker/transport/socket/testing/outgoing_stream_fixture.h"
 #include "worker/transport/socket/testing/refused_calls.h"
+#include "worker/transport/socket/testing/tcp_pair.h"
 #include "worker/transport/testing/sealed_memory.h"
 
 #include <array>
@@ -18,7 +18,6 @@
 #include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -31,22 +30,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr size_t kPiece = 64 << 10;  // the shortest of which pages are given
-
-struct TcpPair {
-  TcpPair() {
-    IpEndpoint at = {.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '\xff', '\xff', 127, 0, 0, 1}};
-    listener = *ListenAt(at);
-    connected = *ConnectFrom(at, at, "");
-    pollfd wait = {.fd = listener.get(), .events = POLLIN};
-    EXPECT_EQ(poll(&wait, 1, 30'000), 1);
-    accepted = AcceptAt(listener.get());
-    EXPECT_TRUE(accepted.valid());
-  }
-
-  UniqueFd listener;
-  UniqueFd connected;
-  UniqueFd accepted;
-};
 
 // Payloads that lie in a region, without shared memory.
 class OutgoingPagesTest : public OutgoingStreamTest {
@@ -218,7 +201,8 @@ TEST_F(OutgoingPagesTest, TheEndOfTheOtherSideIsAnErrorAndNoMore) {
 
 // By TCP the first of the pages find out: the system tells of these, and raises the signal at once.
 TEST_F(OutgoingPagesTest, TheEndOfTheOtherSideWhilePagesGoIsTheSame) {
-  TcpPair pair;
+  const IpEndpoint loopback = {.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '\xff', '\xff', 127, 0, 0, 1}};
+  TcpPair pair(loopback, loopback);
   OutgoingStream stream(std::move(pair.connected), Reach::kInsideHost, {},
                         {.regions = regions_, .work_list = work_list_, .told = told_});
   const iovec payload = Lent(0, 4 * kPiece);

@@ -3,6 +3,7 @@
 #include "common/base/log.h"
 #include "common/testing/status_matchers.h"
 #include "worker/transport/socket/testing/refused_calls.h"
+#include "worker/transport/socket/testing/tcp_pair.h"
 
 #include <algorithm>
 #include <array>
@@ -67,28 +68,6 @@ IpEndpoint Own(int fd) {
   return ToEndpoint(reinterpret_cast<sockaddr*>(&storage)).value_or(IpEndpoint());
 }
 
-// A connection from one address to another, which listens.
-struct Pair {
-  Pair(const IpEndpoint& from, IpEndpoint to, const std::string& interface = "") {
-    auto made = ListenAt(to);
-    EXPECT_OK(made);
-    listener = *std::move(made);
-    at = to;
-    auto connecting = ConnectFrom(from, to, interface);
-    EXPECT_OK(connecting);
-    connected = *std::move(connecting);
-    pollfd wait = {.fd = listener.get(), .events = POLLIN};
-    EXPECT_EQ(poll(&wait, 1, 30'000), 1);
-    accepted = AcceptAt(listener.get());
-    EXPECT_TRUE(accepted.valid());
-  }
-
-  IpEndpoint at;
-  UniqueFd listener;
-  UniqueFd connected;
-  UniqueFd accepted;
-};
-
 TEST(ToEndpointTest, AddressesOfBothKindsAreTaken) {
   sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(7000)};
   ASSERT_EQ(inet_pton(AF_INET, "10.1.2.3", &v4.sin_addr), 1);
@@ -139,7 +118,7 @@ TEST(ListenAtTest, ASocketOfWhichThePortIsNotKnownIsOfNoUse) {
 }
 
 TEST(ConnectFromTest, TheAddressIsTheOneAskedForAndThePortAnother) {
-  const Pair pair(Ip4(127, 0, 0, 3, 4711), Ip4(127, 0, 0, 2));
+  const TcpPair pair(Ip4(127, 0, 0, 3, 4711), Ip4(127, 0, 0, 2));
   const IpEndpoint own = Own(pair.connected.get());
   EXPECT_EQ(own.ip, Ip4(127, 0, 0, 3).ip);
   EXPECT_NE(own.port, 4711);
@@ -149,12 +128,12 @@ TEST(ConnectFromTest, TheAddressIsTheOneAskedForAndThePortAnother) {
 }
 
 TEST(ConnectFromTest, Ipv6IsReachedAsWell) {
-  const Pair pair(Loopback6(), Loopback6());
+  const TcpPair pair(Loopback6(), Loopback6());
   EXPECT_EQ(OtherSide(pair.connected.get()), pair.at.ToString());
 }
 
 TEST(ConnectFromTest, BothEndsSendAtOnceAndTheSystemChoosesThePort) {
-  const Pair pair(Ip4(127, 0, 0, 1), Ip4(127, 0, 0, 1));
+  const TcpPair pair(Ip4(127, 0, 0, 1), Ip4(127, 0, 0, 1));
   EXPECT_EQ(Option(pair.connected.get(), IPPROTO_TCP, TCP_NODELAY), 1);
   EXPECT_EQ(Option(pair.accepted.get(), IPPROTO_TCP, TCP_NODELAY), 1);
   EXPECT_EQ(Option(pair.connected.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT), 1);
@@ -163,7 +142,7 @@ TEST(ConnectFromTest, BothEndsSendAtOnceAndTheSystemChoosesThePort) {
 // An address of another host, as far as the socket can know.
 TEST(ConnectFromTest, BetweenHostsSilenceHasALimit) {
   constexpr int kRetransmitMaxOption = 44;  // TCP_RTO_MAX_MS
-  const Pair pair(Ip4(127, 0, 0, 1), Ip4(127, 0, 0, 2));
+  const TcpPair pair(Ip4(127, 0, 0, 1), Ip4(127, 0, 0, 2));
   for (const int fd : {pair.connected.get(), pair.accepted.get()}) {
     EXPECT_EQ(Option(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
     EXPECT_EQ(Option(fd, IPPROTO_TCP, TCP_KEEPIDLE), 5);
@@ -180,7 +159,7 @@ TEST(ConnectFromTest, BetweenHostsSilenceHasALimit) {
 }
 
 TEST(ConnectFromTest, InsideAHostSilenceHasNone) {
-  const Pair pair(Ip4(127, 0, 0, 1), Ip4(127, 0, 0, 1));
+  const TcpPair pair(Ip4(127, 0, 0, 1), Ip4(127, 0, 0, 1));
   for (const int fd : {pair.connected.get(), pair.accepted.get()}) {
     EXPECT_EQ(Option(fd, SOL_SOCKET, SO_KEEPALIVE), 0);
     EXPECT_EQ(Option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
@@ -189,7 +168,7 @@ TEST(ConnectFromTest, InsideAHostSilenceHasNone) {
 
 TEST(ConnectFromTest, InsideAHostNothingIsPaced) {
   for (const IpEndpoint& own : {Ip4(127, 0, 0, 1), Loopback6()}) {
-    const Pair pair(own, own);
+    const TcpPair pair(own, own);
     EXPECT_EQ(CongestionControl(pair.connected.get()), "reno");
     EXPECT_EQ(CongestionControl(pair.accepted.get()), "reno");
   }
@@ -197,7 +176,7 @@ TEST(ConnectFromTest, InsideAHostNothingIsPaced) {
 
 TEST(ConnectFromTest, BetweenHostsCongestionControlIsTheSystems) {
   const UniqueFd any(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const Pair pair(Ip4(127, 0, 0, 1), Ip4(127, 0, 0, 2));
+  const TcpPair pair(Ip4(127, 0, 0, 1), Ip4(127, 0, 0, 2));
   EXPECT_EQ(CongestionControl(pair.connected.get()), CongestionControl(any.get()));
   EXPECT_EQ(CongestionControl(pair.accepted.get()), CongestionControl(any.get()));
 }
@@ -243,14 +222,14 @@ class BindTest : public testing::Test {
 
 TEST_F(BindTest, ASocketIsBoundToTheInterfaceGiven) {
   const IpEndpoint loopback = Ip4(127, 0, 0, 1);
-  EXPECT_EQ(BoundTo(Pair(loopback, loopback, "lo").connected), "lo");
-  EXPECT_EQ(BoundTo(Pair(loopback, loopback).connected), "");
+  EXPECT_EQ(BoundTo(TcpPair(loopback, loopback, "lo").connected), "lo");
+  EXPECT_EQ(BoundTo(TcpPair(loopback, loopback).connected), "");
   EXPECT_THAT(lines_, IsEmpty());
 }
 
 TEST_F(BindTest, OneThatTheSystemDoesNotBindConnectsAllTheSame) {
   const IpEndpoint loopback = Ip4(127, 0, 0, 1);
-  EXPECT_EQ(BoundTo(Pair(loopback, loopback, "nosuchdevice0").connected), "");
+  EXPECT_EQ(BoundTo(TcpPair(loopback, loopback, "nosuchdevice0").connected), "");
   EXPECT_THAT(lines_, ElementsAre(AllOf(HasSubstr("socket_interface_not_bound"),
                                         HasSubstr(R"("interface":"nosuchdevice0")"),
                                         HasSubstr("No such device"))));
