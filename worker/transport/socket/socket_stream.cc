@@ -4,12 +4,12 @@
 #include "worker/transport/socket/tcp_socket.h"
 
 #include <cerrno>
+#include <csignal>
+#include <ctime>
 
 #include <pthread.h>
-#include <signal.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
-#include <time.h>
 
 namespace crossmesh {
 namespace {
