@@ -1,5 +1,6 @@
 #include "controller/controller.h"
 
+#include "common/base/allocator.h"
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
@@ -121,7 +122,7 @@ struct Controller::Parts {
 
   // Runs of pipelines are told to stop, or left to the next controller where there may be one.
   void EndPipelines();
-  // Looks for silent workers, now and from now on.
+  // Looks for silent workers, and after metrics and memory, now and from now on.
   void Sweep();
 
   const RealClock clock;
@@ -151,6 +152,7 @@ struct Controller::Parts {
   RunningTable<RunningOperation> operations;
   JobRegistry<v1::PipelineRun> pipeline_job_registry;
   RunningTable<RunningPipeline> pipelines;
+  FreedMemory freed_memory;  // confined to the queue
   std::unique_ptr<ControllerServer> server;
 
   Mutex mutex;
@@ -244,7 +246,8 @@ void Controller::Parts::EndPipelines() {
 void Controller::Parts::Sweep() {
   workers.Sweep();
   CountJobs(operation_records, pipeline_job_records, metrics);
-  Tidy(workers, *store, options.upkeep.get(), metrics);
+  UpdateMetrics(workers, *store, options.upkeep.get(), metrics);
+  freed_memory.GiveBack(clock.Monotonic());
   queue.PostAfter(WorkerRegistry::kHeartbeatInterval, [this] { Sweep(); });
 }
 

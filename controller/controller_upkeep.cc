@@ -1,6 +1,5 @@
 #include "controller/controller_upkeep.h"
 
-#include "common/base/allocator.h"
 #include "common/daemon/daemon_health.h"
 #include "common/metrics/controller_metrics.h"
 #include "controller/catalog/job_records.h"
@@ -92,11 +91,10 @@ void CountJobs(const JobRecords& operations, const JobRecords& runs, ControllerM
   metrics.SetObjects(ObjectKind::kRunRequest, of_runs.requests);
 }
 
-void Tidy(const WorkerRegistry& workers, const MetadataStore& store, const StoreUpkeep* upkeep,
-          ControllerMetrics& metrics) {
+void UpdateMetrics(const WorkerRegistry& workers, const MetadataStore& store,
+                   const StoreUpkeep* upkeep, ControllerMetrics& metrics) {
   CountWorkers(workers, metrics);
   metrics.SetStore(FactsOf(store, upkeep));
-  GiveBackFreedMemory();
 }
 
 }  // namespace crossmesh

@@ -29,9 +29,8 @@ void SayServing(const Controller::Options& options, bool is_serving);
 // Brings the metrics of all jobs that are remembered up to date.
 void CountJobs(const JobRecords& operations, const JobRecords& runs, ControllerMetrics& metrics);
 
-// Brings other metrics up to date, and gives the system memory back that is not needed: again and
-// again.
-void Tidy(const WorkerRegistry& workers, const MetadataStore& store, const StoreUpkeep* upkeep,
-          ControllerMetrics& metrics);
+// Brings other metrics up to date: of workers and the store.
+void UpdateMetrics(const WorkerRegistry& workers, const MetadataStore& store,
+                   const StoreUpkeep* upkeep, ControllerMetrics& metrics);
 
 }  // namespace crossmesh

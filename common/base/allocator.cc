@@ -23,6 +23,7 @@ namespace crossmesh {
 namespace {
 
 constexpr int64_t kKeptBytesMax = int64_t{512} << 20;
+constexpr absl::Duration kKeptFor = absl::Minutes(30);
 
 bool HasJemalloc() { return &mallctl != nullptr; }
 
@@ -51,6 +52,11 @@ int64_t ResidentBytes() {
   return resident_pages * sysconf(_SC_PAGESIZE);
 }
 
+bool IsMoreThanIsKept() {
+  const int64_t resident = ResidentBytes();
+  return resident > kKeptBytesMax && resident > AllocatedBytes() + kKeptBytesMax;
+}
+
 }  // namespace
 
 int64_t AllocatedBytes() {
@@ -77,10 +83,11 @@ void KeepFreedMemory() {
   }
 }
 
-void GiveBackFreedMemory() {
+void FreedMemory::GiveBack(absl::Duration now) {
   if (!HasJemalloc()) return;
-  const int64_t resident = ResidentBytes();
-  if (resident <= kKeptBytesMax || resident <= AllocatedBytes() + kKeptBytesMax) return;
+  if (!given_back_.has_value()) given_back_ = now;
+  if (now - *given_back_ < kKeptFor && !IsMoreThanIsKept()) return;
+  given_back_ = now;
   mallctl(OfAllArenas("arena.", ".purge").c_str(), nullptr, nullptr, nullptr, 0);
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <absl/time/time.h>
 #include <gtest/gtest.h>
 #include <jemalloc/jemalloc.h>
 #include <sched.h>
@@ -75,15 +76,29 @@ std::unique_ptr<char[]> TakeAndFree(long mebibytes) {
   return std::move(pieces.back());
 }
 
-TEST(GiveBackFreedMemoryTest, GivesAllBackAboveHalfAGibibyte) {
+TEST(FreedMemoryTest, AllGoesBackAboveHalfAGibibyte) {
   KeepFreedMemory();
+  FreedMemory freed;
   const auto first = TakeAndFree(400);
-  GiveBackFreedMemory();
+  freed.GiveBack(absl::Hours(7));
   EXPECT_GE(ResidentMebibytes(), 400);
   const auto second = TakeAndFree(700);
   EXPECT_GE(ResidentMebibytes(), 700);
-  GiveBackFreedMemory();
+  freed.GiveBack(absl::Hours(7));
   EXPECT_LE(ResidentMebibytes(), 100);
+}
+
+TEST(FreedMemoryTest, AllGoesBackEveryHalfHour) {
+  KeepFreedMemory();
+  FreedMemory freed;
+  for (const absl::Duration begin : {absl::Hours(7), absl::Minutes(450)}) {
+    freed.GiveBack(begin);
+    const auto last = TakeAndFree(200);
+    freed.GiveBack(begin + absl::Minutes(29));
+    EXPECT_GE(ResidentMebibytes(), 200);
+    freed.GiveBack(begin + absl::Minutes(30));
+    EXPECT_LE(ResidentMebibytes(), 100);
+  }
 }
 
 }  // namespace
