@@ -17,20 +17,19 @@ namespace {
 
 constexpr int64_t kHundredMegabit = 12'500'000;  // 100 Mbit/s
 
-// RatesOfThree of hosts, in and out.
+// Rates of hosts a, b and c.
 struct RatesOfThree {
   std::vector<int64_t> out = {kHundredMegabit, kHundredMegabit, kHundredMegabit};
   std::vector<int64_t> in = {kHundredMegabit, kHundredMegabit, kHundredMegabit};
 };
 
-// Of hosts a, b and c.
-Topology ThreeHosts(const RatesOfThree& rates) {
+Topology ThreeHosts(const RatesOfThree& rates, std::vector<Rack> racks = {}) {
   std::vector<Host> hosts;
   for (size_t i = 0; i < rates.out.size(); ++i) {
     hosts.push_back(
         {std::string(1, static_cast<char>('a' + i)), {{"n", rates.out[i], rates.in[i]}}});
   }
-  return *Topology::Create(std::move(hosts), {});
+  return *Topology::Create(std::move(hosts), std::move(racks));
 }
 
 // 3 MiB of F32 on each of three hosts, by default with a part for each other one.
@@ -88,6 +87,33 @@ TEST(EvenPaceTest, StreamsThatMeetNoOtherAreAsFastAsMayBe) {
   EXPECT_EQ(LeastSecondsOf(ExchangeOf("[x, -]", "[x, -]", "x=1 on a.0", "x=1 on b.0")), 0);
   // A gather goes round a ring.
   EXPECT_EQ(LeastSecondsOf(ExchangeOf("[x, -]", "[-, -]")), 0);
+}
+
+// What is forwarded comes when it comes: beside an exchange of all with all a gather that goes
+// round a ring, so that all ports are as full.
+TEST(EvenPaceTest, WhereSomeIsForwardedStreamsAreAsFastAsMayBe) {
+  ReshardRequest request = ExchangeOf();
+  const std::string mesh = "x=3 on a.0,b.0,c.0";
+  std::vector<TensorText> both;
+  for (const auto& [source, destination] :
+       {std::pair("[x, -]", "[-, x]"), std::pair("[x, -]", "[-, -]")}) {
+    both.push_back({.shape = "[768, 3072]",
+                    .source_mesh = mesh,
+                    .source = source,
+                    .destination_mesh = mesh,
+                    .destination = destination});
+  }
+  request.tensors = std::make_shared<const TensorTable>(TableOf(both));
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanReshard(request));
+  ASSERT_GT(plan.figures().depth, 1);
+  EXPECT_EQ(LeastSecondsOf(request), 0);
+}
+
+TEST(EvenPaceTest, AmongRacksNothingIsHeldUp) {
+  ReshardRequest request = ExchangeOf();
+  request.topology =
+      ThreeHosts({}, {{"r", {"a", "b", "c"}, 10 * kHundredMegabit, 10 * kHundredMegabit}});
+  EXPECT_EQ(LeastSecondsOf(request), 0);
 }
 
 TEST(EvenPaceTest, RatesThatAreAssumedHoldNothingUp) {

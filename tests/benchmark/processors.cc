@@ -16,10 +16,16 @@ namespace {
 
 int ProcessorsOfMachine() { return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)); }
 
-void RunWhenNothingElseDoes(int processor) {
+cpu_set_t SetOf(Processors processors) {
   cpu_set_t set;
   CPU_ZERO(&set);
-  CPU_SET(processor, &set);
+  for (int i = 0; i < processors.count; ++i) CPU_SET(processors.first + i, &set);
+  return set;
+}
+
+// This thread.
+void RunWhenNothingElseDoes(int processor) {
+  const cpu_set_t set = SetOf({.first = processor});
   CHECK(sched_setaffinity(0, sizeof(set), &set) == 0) << errno;
   const sched_param none = {};
   CHECK(sched_setscheduler(0, SCHED_IDLE, &none) == 0) << errno;
@@ -35,9 +41,7 @@ Processors SecondHalf() {
 }
 
 void RunOn(Processors processors, pid_t process) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (int i = 0; i < processors.count; ++i) CPU_SET(processors.first + i, &set);
+  const cpu_set_t set = SetOf(processors);
   for (const auto& entry :
        std::filesystem::directory_iterator(absl::StrCat("/proc/", process, "/task"))) {
     pid_t thread = 0;
