@@ -1,8 +1,9 @@
 // Both ends of a socket transport's connection, at the other end of which there is a liar: whatever
 // comes, a stream goes on or ends, and every send and receive is completed once.
 //
-// The first byte says which end, and through shared memory or not; then come the bytes that follow
-// a valid handshake and, through shared memory, a region; or the answers to three messages.
+// The first byte says which end, through shared memory or not, and whether it may give pages; then
+// come the bytes that follow a valid handshake and, through shared memory, a region; or the answers
+// to three messages.
 
 #include "common/base/check.h"
 #include "common/base/unique_fd.h"
@@ -84,15 +85,17 @@ void Write(int fd, const void* bytes, size_t size) {
   CHECK_EQ(send(fd, bytes, size, MSG_NOSIGNAL), static_cast<ssize_t>(size));
 }
 
-// Until the other side has nothing more to say.
-void Run(SocketStream& stream, SinkQueue& told, Receiver& receiver) {
-  absl::Status status;
-  while (status.ok()) {
-    status = stream.Read(1 << 20);
-    told.TellTo(receiver);
-    if (status.ok()) status = stream.Work(1 << 20);
-    told.TellTo(receiver);
-  }
+absl::Status RunOnce(SocketStream& stream, SinkQueue& told, Receiver& receiver) {
+  absl::Status status = stream.Read(1 << 20);
+  told.TellTo(receiver);
+  if (status.ok()) status = stream.Work(1 << 20);
+  told.TellTo(receiver);
+  return status;
+}
+
+// Goes on from there until the other side has nothing more to say.
+void Run(absl::Status status, SocketStream& stream, SinkQueue& told, Receiver& receiver) {
+  while (status.ok()) status = RunOnce(stream, told, receiver);
   stream.End(status);
   while (!told.empty()) told.TellTo(receiver);
   CHECK_EQ(receiver.open(), 0);
@@ -139,24 +142,31 @@ void FuzzIncoming(bool shared_memory, std::span<const uint8_t> bytes, uint8_t ch
   }
   Write(theirs.get(), bytes.data(), bytes.size());
   CHECK_EQ(shutdown(theirs.get(), SHUT_WR), 0);
-  Run(stream, told, receiver);
+  Run(absl::OkStatus(), stream, told, receiver);
 }
 
 void FuzzOutgoing(bool shared_memory, std::span<const uint8_t> bytes, uint8_t choices) {
+  const bool inside_host = (choices & 4) != 0;
   auto [ours, theirs] = MakePair();
   SocketStream::WorkList work_list;
   SinkQueue told;
   Receiver receiver(choices);
-  const iovec piece = PieceOf(Lent().bytes.first(10000));
+  // All of it is so long that its pages are given.
+  const iovec piece = PieceOf(inside_host ? Lent().bytes : Lent().bytes.first(10000));
   LentRegions regions;
   regions.Add({.bytes = Lent().bytes, .fd = static_cast<int>(Lent().file.fd)});
-  OutgoingStream stream(std::move(ours), MakeHandshake(shared_memory),
+  OutgoingStream stream(std::move(ours), OutgoingStream::Reach{inside_host},
+                        MakeHandshake(shared_memory),
                         {.regions = regions, .work_list = work_list, .told = told});
   for (Ticket ticket = 0; ticket < 3; ++ticket) stream.Send({}, {&piece, 1}, ticket);
   receiver.Opened(3);
-  Write(theirs.get(), bytes.data(), bytes.size());
+  // The second half of the answers comes when what the first one asks for has been sent.
+  const size_t first = bytes.size() / 2;
+  Write(theirs.get(), bytes.data(), first);
+  const absl::Status status = RunOnce(stream, told, receiver);
+  Write(theirs.get(), bytes.data() + first, bytes.size() - first);
   CHECK_EQ(shutdown(theirs.get(), SHUT_WR), 0);
-  Run(stream, told, receiver);
+  Run(status, stream, told, receiver);
 }
 
 }  // namespace

@@ -309,8 +309,8 @@ std::string BytesOf(const T& object) {
   return {reinterpret_cast<const char*>(&object), sizeof(object)};
 }
 
-// The first byte: bit 0 is shared memory, bit 1 that these are answers; all bits say what is done
-// with the messages that come in.
+// The first byte: bit 0 is shared memory, bit 1 that these are answers, bit 2 that pages may be
+// given; all bits say what is done with the messages that come in.
 void WriteSocketStreams(const CorpusWriter& corpus) {
   const auto frame = [](FrameKind kind, uint64_t id, uint32_t pieces = 0, uint64_t region = 0) {
     return BytesOf(FrameHeader{.kind = kind, .pieces = pieces, .id = id, .region = region});
@@ -335,6 +335,13 @@ void WriteSocketStreams(const CorpusWriter& corpus) {
   corpus.Write("socket_stream", "takes",
                "\x02" + frame(FrameKind::kTake, 1) + frame(FrameKind::kDone, 0) +
                    frame(FrameKind::kTake, 2));
+  corpus.Write("socket_stream", "pages",
+               "\x06" + frame(FrameKind::kTake, 1, FrameHeader::kSayDone) +
+                   frame(FrameKind::kTake, 0) + frame(FrameKind::kDone, 1) +
+                   frame(FrameKind::kTake, 2, FrameHeader::kSayDone));
+  corpus.Write("socket_stream", "pages_read",
+               "\xfc" + announce(1, 5000) + frame(FrameKind::kPayload, 1, FrameHeader::kSayDone) +
+                   std::string(5000, 'x'));
   corpus.Write("socket_stream", "dones",
                "\x03" + frame(FrameKind::kDone, 2) + frame(FrameKind::kDone, 0));
 }
