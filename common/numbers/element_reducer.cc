@@ -40,10 +40,10 @@ template <class Rule>
   typename Rule::State block[kBlockElements];
   for (int64_t begin = 0; begin < bytes; begin += kBlockElements * kItemBytes) {
     const int64_t elements = std::min(kBlockElements, (bytes - begin) / kItemBytes);
-    const std::byte* summand = summands.first + begin;
+    const std::byte* summand = summands.At(0) + begin;
     for (int64_t i = 0; i < elements; ++i) block[i] = ReadAt<Rule>(summand, i);
     for (int64_t s = 1; s < summands.count; ++s) {
-      summand += summands.distance_bytes;
+      summand = summands.At(s) + begin;
       for (int64_t i = 0; i < elements; ++i) {
         block[i] = Rule::Join(block[i], ReadAt<Rule>(summand, i));
       }

@@ -9,11 +9,18 @@
 namespace crossmesh {
 
 // Arrays of elements that are reduced to one, place by place: one after another at a fixed
-// distance, at any addresses.
+// distance, but for one that may lie elsewhere; at any addresses.
 struct Summands {
   const std::byte* first = nullptr;
-  int64_t distance_bytes = 0;  // from the beginning of one to that of the next
-  int64_t count = 1;           // at least 1
+  int64_t distance_bytes = 0;            // from the beginning of one to that of the next
+  int64_t count = 1;                     // at least 1
+  const std::byte* elsewhere = nullptr;  // null: none does
+  int64_t elsewhere_index = 0;
+
+  const std::byte* At(int64_t index) const {
+    if (elsewhere != nullptr && index == elsewhere_index) return elsewhere;
+    return first + index * distance_bytes;
+  }
 };
 
 // Writes to `out` what the summands come to, until it has written `bytes` bytes, a whole number of

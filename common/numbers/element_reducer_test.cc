@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <random>
 #include <type_traits>
 #include <vector>
@@ -112,15 +113,20 @@ uint64_t LoadElement(DataType type, const std::byte* address) {
   return bits;
 }
 
-// Summands with room between them, at addresses that are multiples of nothing.
+// Summands with room between them, at addresses that are multiples of nothing; one of them may lie
+// elsewhere.
 class SummandArrays {
  public:
-  SummandArrays(DataType type, int64_t count, int64_t elements)
+  SummandArrays(DataType type, int64_t count, int64_t elements,
+                std::optional<int64_t> elsewhere = std::nullopt)
       : type_(type),
         count_(count),
         bytes_(elements * ItemBytes(type)),
         distance_bytes_(bytes_ + 3),
-        memory_(1 + count * distance_bytes_) {}
+        elsewhere_(elsewhere),
+        // What nothing is to read there is no number.
+        memory_(1 + count * distance_bytes_, std::byte{0xFF}),
+        memory_elsewhere_(1 + bytes_) {}
 
   void Set(int64_t summand, int64_t element, uint64_t bits) {
     std::memcpy(At(summand, element), &bits, ItemBytes(type_));
@@ -133,9 +139,12 @@ class SummandArrays {
   std::vector<std::byte> Reduced(const Reduction& reduction, int64_t first, int64_t elements) {
     const int64_t bytes = elements * ItemBytes(type_);
     std::vector<std::byte> out(bytes + 2, std::byte{0xA5});
-    ReducerFor(type_, reduction.kind)(
-        {.first = At(0, first), .distance_bytes = distance_bytes_, .count = count_}, out.data() + 1,
-        bytes, reduction.divisor);
+    Summands summands{.first = InRow(0, first), .distance_bytes = distance_bytes_, .count = count_};
+    if (elsewhere_.has_value()) {
+      summands.elsewhere = At(*elsewhere_, first);
+      summands.elsewhere_index = *elsewhere_;
+    }
+    ReducerFor(type_, reduction.kind)(summands, out.data() + 1, bytes, reduction.divisor);
     return out;
   }
   // What the plainest implementation gives.
@@ -153,6 +162,10 @@ class SummandArrays {
 
  private:
   std::byte* At(int64_t summand, int64_t element) {
+    if (elsewhere_ != summand) return InRow(summand, element);
+    return memory_elsewhere_.data() + 1 + element * ItemBytes(type_);
+  }
+  std::byte* InRow(int64_t summand, int64_t element) {
     return memory_.data() + 1 + summand * distance_bytes_ + element * ItemBytes(type_);
   }
 
@@ -160,7 +173,9 @@ class SummandArrays {
   const int64_t count_;
   const int64_t bytes_;
   const int64_t distance_bytes_;
+  const std::optional<int64_t> elsewhere_;
   std::vector<std::byte> memory_;
+  std::vector<std::byte> memory_elsewhere_;
 };
 
 // Any bits; of a float as often a number of moderate size, and now and then a special one.
@@ -177,7 +192,9 @@ SummandArrays RandomArrays(DataType type, std::mt19937_64& random) {
   const auto count = static_cast<int64_t>(1 + random() % 9);
   const int64_t elements_max = random() % 2 == 0 ? 40 : 2500;
   const auto elements = static_cast<int64_t>(random() % elements_max);
-  SummandArrays arrays(type, count, elements);
+  std::optional<int64_t> elsewhere;
+  if (random() % 2 == 0) elsewhere = static_cast<int64_t>(random() % count);
+  SummandArrays arrays(type, count, elements, elsewhere);
   for (int64_t s = 0; s < count; ++s) {
     for (int64_t i = 0; i < elements; ++i) arrays.Set(s, i, RandomElement(type, random));
   }

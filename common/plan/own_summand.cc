@@ -213,6 +213,21 @@ std::optional<OwnSummand> FindOwnSummand(const TensorTable& first, const TensorT
   return own;
 }
 
+std::optional<int64_t> FindOwnIndex(const TensorTable& first, int32_t tensor, DeviceRank device) {
+  const int32_t group = first.group_of_tensor()[tensor];
+  const Tile tile = first.TileOf(Side::kSource, group, device);
+  const Tile piece = first.TileOf(Side::kDestination, group, device);
+  if (tile.size() != 1 || piece.size() != 1) return std::nullopt;
+  int64_t index = 0;
+  for (int d = 0; d < first.groups()[group].slab.summand_dimensions; ++d) {
+    const Interval& of_tile = tile[0][d];
+    const Interval& of_piece = piece[0][d];
+    if (of_tile.length() != 1 || Intersect(of_tile, of_piece) != of_tile) return std::nullopt;
+    index = index * of_piece.length() + of_tile.begin - of_piece.begin;
+  }
+  return index;
+}
+
 absl::Status ProveRing(const CourseTables& course, int32_t tensor) {
   return RingProver(course, tensor).Prove();
 }

@@ -1,4 +1,5 @@
-// Sums that go round a ring: the steps of a course in which a device adds its own summand.
+// The summand of a piece that a device has itself, which it need not copy beside those that come.
+// Where sums go round a ring, there is no other one.
 
 #pragma once
 
@@ -29,6 +30,10 @@ struct OwnSummand {
 // than one row of runs. Cost: linear in dimensions.
 std::optional<OwnSummand> FindOwnSummand(const TensorTable& first, const TensorTable& step,
                                          int32_t tensor, DeviceRank device);
+
+// Which one the device's own summand is of those that the first step brings it of a tensor. Nothing
+// when its source tile has more than one summand, or none of these.
+std::optional<int64_t> FindOwnIndex(const TensorTable& first, int32_t tensor, DeviceRank device);
 
 // Proves of a tensor of a course that the steps that add own summands come first, and that what
 // they leave has the summands of all devices, each once; OK where there are none. A sum is told

@@ -4,6 +4,7 @@
 #include "common/testing/status_matchers.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -170,6 +171,30 @@ TEST(OwnSummand, OtherSlabsLieBetweenRows) {
             (OwnSummand{.first = 1920, .run_bytes = 120, .pitch = 120}));
   EXPECT_EQ(Find("[0:1, 2:4, 0:3, 0:10]", slab),
             (OwnSummand{.first = 1920, .run_bytes = 120, .pitch = 960}));
+}
+
+std::optional<int64_t> OwnIndex(const std::string& text, DeviceRank device) {
+  return FindOwnIndex(RingTable(text, {.summand_dimensions = 2, .row_dimension = 2}), 0, device);
+}
+
+TEST(FindOwnIndex, CountsTheSummandsThatCome) {
+  const std::string text =
+      "[2, 3, 6]: x=2 on a.0-1 {[1:2, 0:1, 0:6]; [0:1, 2:3, 0:6]} -> x=2 on a.0-1 ";
+  EXPECT_EQ(OwnIndex(text + "{[0:2, 0:3, 0:2]; [0:2, 0:3, 2:4]}", 0), 3);
+  EXPECT_EQ(OwnIndex(text + "{[0:2, 0:3, 0:2]; [0:2, 0:3, 2:4]}", 1), 2);
+  EXPECT_EQ(OwnIndex(text + "{[1:2, 0:3, 0:2]; [0:1, 1:3, 2:4]}", 0), 0);
+  EXPECT_EQ(OwnIndex(text + "{[1:2, 0:3, 0:2]; [0:1, 1:3, 2:4]}", 1), 1);
+}
+
+TEST(FindOwnIndex, NoneOrSeveralHaveNone) {
+  EXPECT_EQ(OwnIndex("[2, 3, 6]: x=2 on a.0-1 {[1:2, 0:1, 0:6]; [0:1, 1:3, 0:6]} -> x=2 on a.0-1 "
+                     "{[0:1, 0:3, 0:2]; [0:2, 0:3, 2:4]}",
+                     0),
+            std::nullopt);
+  EXPECT_EQ(OwnIndex("[2, 3, 6]: x=2 on a.0-1 {[1:2, 0:1, 0:6]; [0:1, 1:3, 0:6]} -> x=2 on a.0-1 "
+                     "{[0:1, 0:3, 0:2]; [0:2, 0:3, 2:4]}",
+                     1),
+            std::nullopt);
 }
 
 }  // namespace

@@ -40,6 +40,9 @@ The true slope is within two of these, 19 times in 20. *Allocated* is what a dae
 (`process_allocated_memory_bytes`); *resident* what the system has given the daemon, with what the allocator keeps for
 later.
 
+*Resident* rises and falls in a controller, which keeps what it frees and gives all of it back every half hour ([ADR
+58](../adr/0058-jemalloc.md)): its slope says how the hour lay to that, and what stays is the least in the first table.
+
 | Daemon | Allocated, MB | MB an hour | Resident, MB an hour |
 |---|---|---|---|
 {slopes}

@@ -8,12 +8,34 @@
 #include <utility>
 
 namespace crossmesh {
-
 namespace {
+
+// Of shorter runs it costs more to add them one by one than to copy them before.
+constexpr int64_t kOwnRunBytesMin = 256;
 
 CourseTables TablesOf(const Course<WorkerPart>& course, CourseRunner runner) {
   const CourseTables tables(course);
   return runner == CourseRunner::kGpu ? tables : tables.WithoutCollectives();
+}
+
+// Can what the course's first step would copy of a tensor within a device be read where it is?
+bool CanLeaveOwn(const TensorTable& first, int32_t tensor, DeviceRank device) {
+  const int32_t group = first.group_of_tensor()[tensor];
+  if (first.TileOf(Side::kSource, group, device).empty() ||
+      first.TileOf(Side::kDestination, group, device).empty()) {
+    return true;
+  }
+  if (first.groups()[group].sent_as.has_value()) return false;
+  const std::optional<OwnSummand> runs = FindOwnSummand(first, first, tensor, device);
+  return runs.has_value() && runs->run_bytes >= kOwnRunBytesMin &&
+         FindOwnIndex(first, tensor, device).has_value();
+}
+
+// Does the source stay as it is until the first step has been reduced?
+bool SourceStays(const WorkerPart& part, const Course<WorkerPart>& course) {
+  const bool is_overwritten =
+      part.spec().binding == BindingMode::kInPlace && part.spec().shared_storage;
+  return !course.releases_source && !is_overwritten;
 }
 
 }  // namespace
@@ -40,6 +62,17 @@ CoursePlaces::CoursePlaces(const TaskSpec& task, const Course<WorkerPart>& cours
                         .arrays = CourseMemory(tables, name),
                         .memory = arrays_of(name)});
   }
+  leaves_own_ = runner == CourseRunner::kHost && reduces(0) && !course.steps.front().adds_own &&
+                SourceStays(part, course) && CanLeaveAllOwn();
+}
+
+bool CoursePlaces::CanLeaveAllOwn() const {
+  return std::ranges::all_of(devices_, [this](const Device& device) {
+    for (int32_t tensor = 0; tensor < course_.tensors_of_instance(); ++tensor) {
+      if (!CanLeaveOwn(table(0), tensor, device.rank)) return false;
+    }
+    return true;
+  });
 }
 
 std::byte* CoursePlaces::InArray(const Device& device, CourseProgress::At at,
@@ -95,13 +128,19 @@ absl::flat_hash_map<DeviceRank, BoundTiles> CoursePlaces::Of(CourseProgress::At 
 // Where the instance's part of the source tile has it.
 CoursePlaces::Reducing::Own CoursePlaces::OwnOf(const Device& device, CourseProgress::At at,
                                                 int32_t tensor) const {
-  if (!course_.steps[at.step].adds_own) return {};
+  const bool adds_own = course_.steps[at.step].adds_own;
+  if (!adds_own && !LeavesOwn(at.step)) return {};
   const std::optional<OwnSummand> runs =
       FindOwnSummand(table(0), table(at.step), tensor, device.rank);
-  CHECK(runs.has_value());  // as the part's proof has shown
+  // What has come is the sum that it is added to.
+  const std::optional<int64_t> index = adds_own ? 1 : FindOwnIndex(table(0), tensor, device.rank);
+  if (!runs.has_value() || !index.has_value()) {
+    CHECK(!adds_own);  // as the part's proof has shown
+    return {};
+  }
   const std::byte* const tile =
       InTile(device, {.step = 0, .instance = at.instance}, Side::kSource, tensor);
-  return {.first = tile + runs->first, .runs = *runs};
+  return {.first = tile + runs->first, .runs = *runs, .index = *index};
 }
 
 std::vector<CoursePlaces::Reducing> CoursePlaces::ReducingOf(CourseProgress::At at) const {
@@ -123,7 +162,7 @@ std::vector<CoursePlaces::Reducing> CoursePlaces::ReducingOf(CourseProgress::At 
                      .out_pitch = rows.row_bytes * (is_last ? of_group.slab.slabs : 1),
                      .rows = rows,
                      .own = OwnOf(device, at, tensor)});
-      if (all.back().own.first != nullptr) ++all.back().summands.count;
+      if (course_.steps[at.step].adds_own) ++all.back().summands.count;
     }
   }
   return all;

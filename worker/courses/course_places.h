@@ -42,11 +42,12 @@ class CoursePlaces {
   // The summands that a step has brought for one tensor on one device, and where they go. Their
   // place is null where a collective adds them.
   struct Reducing {
-    // The device's own summand, which is added to the one that has come: from where `runs` has its
-    // first byte in the source tile. Null: it has come as all others have.
+    // The device's own summand, where it is read in the source tile: from where `runs` has its
+    // first byte. Null: it has come as all others have.
     struct Own {
       const std::byte* first = nullptr;
       OwnSummand runs;
+      int64_t index = 0;  // of the summands
     };
 
     DataType type = DataType::kF32;
@@ -57,6 +58,9 @@ class CoursePlaces {
     Own own;
   };
   std::vector<Reducing> ReducingOf(CourseProgress::At at) const;
+  // Are the summands that devices have themselves read there, and so not to be copied beside those
+  // that the step brings?
+  bool LeavesOwn(int32_t step) const { return step == 0 && leaves_own_; }
 
   // What an instance reads of source tiles.
   std::vector<RowsInTile> SourceRowsOf(int32_t instance) const;
@@ -73,6 +77,7 @@ class CoursePlaces {
                      int32_t tensor) const;
   std::byte* InTile(const Device& device, CourseProgress::At at, Side side, int32_t tensor) const;
   std::byte* Place(const Device& device, CourseProgress::At at, Side side, int32_t tensor) const;
+  bool CanLeaveAllOwn() const;
   Reducing::Own OwnOf(const Device& device, CourseProgress::At at, int32_t tensor) const;
   const TensorTable& table(int32_t step) const { return course_.steps[step].move->tensors(); }
   bool reduces(int32_t step) const { return course_.steps[step].reduction.has_value(); }
@@ -80,6 +85,7 @@ class CoursePlaces {
   const TaskSpec& task_;
   const Course<WorkerPart>& course_;
   std::vector<Device> devices_;
+  bool leaves_own_ = false;
 };
 
 }  // namespace crossmesh

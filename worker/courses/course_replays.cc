@@ -115,6 +115,7 @@ absl::Status CourseReplays::Start() {
 absl::Status CourseReplays::StartStep(int32_t step) {
   ReplaySpec replays = ReplaysOfStep(buffers_.front()->task, step, part().courses()[0][step]);
   replays.first_instance = first_instance_;
+  replays.leaves_own = buffers_.front()->places.LeavesOwn(step);
   for (const auto& buffer : buffers_) {
     const CourseProgress::At at{.step = step};
     replays.buffers.push_back({.sources = buffer->places.Of(at, Side::kSource),

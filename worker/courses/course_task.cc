@@ -83,6 +83,7 @@ absl::Status CourseTask::StartStep(size_t c, int32_t step) {
   const CoursePlaces& places = courses_[c]->places;
   ReplaySpec replay =
       ReplaysOfStep(spec_, courses_[c]->first_step + step, spec_.part->courses()[c][step]);
+  replay.leaves_own = places.LeavesOwn(step);
   const int32_t buffers = HasInstanceBuffers(course, step) ? course.instances : course.buffers;
   for (int32_t instance = 0; instance < buffers; ++instance) {
     const CourseProgress::At at{.step = step, .instance = instance};

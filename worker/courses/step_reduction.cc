@@ -19,11 +19,6 @@ const std::byte* PlaceIn(const Own& own, int64_t place) {
   return own.first + place / own.runs.run_bytes * own.runs.pitch + place % own.runs.run_bytes;
 }
 
-// Between addresses of different memory.
-int64_t DistanceOf(const std::byte* from, const std::byte* to) {
-  return static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) - reinterpret_cast<uintptr_t>(from));
-}
-
 }  // namespace
 
 int64_t StepReduction::ReducePiece() {
@@ -39,7 +34,8 @@ int64_t StepReduction::ReducePiece() {
     summands.first += place;
     if (tensor.own.first != nullptr) {
       bytes = std::min(bytes, LeftInRun(tensor.own, place));
-      summands.distance_bytes = DistanceOf(summands.first, PlaceIn(tensor.own, place));
+      summands.elsewhere = PlaceIn(tensor.own, place);
+      summands.elsewhere_index = tensor.own.index;
     }
     ReducerFor(tensor.type, reduction_.kind)(
         summands, tensor.out + row_ * tensor.out_pitch + offset_, bytes, reduction_.divisor);

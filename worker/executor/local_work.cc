@@ -51,8 +51,8 @@ class LocalChannel {
   DueQueue queue_;
 };
 
-// A class that a device both holds and needs: from its source tiles to its destination tiles.
-// Not hashed. Confined to the loop.
+// A class that a device both holds and needs: from its source tiles to its destination tiles, if
+// the task does not leave it where it is. Not hashed. Confined to the loop.
 class ClassCopy {
  public:
   // All must outlive the copy.
@@ -157,6 +157,11 @@ int64_t ClassCopy::Step() {
     return 0;
   }
   if (!context_.progress.is_source_ready(copy_.device)) return kNothingToDo;
+  if (context_.spec.leaves_own) {
+    finished_ = true;
+    context_.progress.OnItemDone(copy_.device, bytes_);
+    return 0;
+  }
   const int64_t bytes = std::min(context_.part.chunk_bytes(), bytes_ - offset_);
   {
     const PhaseTimer timer(context_.report.seconds.unpack);

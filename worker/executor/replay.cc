@@ -14,6 +14,7 @@ TaskSpec TaskOf(const ReplaySpec& spec, const ReplaySpec::Buffer& buffer) {
                 .checksums = spec.checksums,
                 .deadline = absl::InfiniteDuration(),
                 .stall_limit = spec.stall_limit,
+                .leaves_own = spec.leaves_own,
                 .receivers_say_ready = true};
   for (const auto& [device, tiles] : buffer.sources) task.awaited_sources.insert(device);
   return task;

@@ -49,6 +49,7 @@ struct ReplaySpec {
   absl::flat_hash_map<DeviceRank, int32_t> peer_of_device;  // other workers' devices -> peers index
   bool checksums = true;
   absl::Duration stall_limit = absl::Seconds(5);
+  bool leaves_own = false;      // as TaskSpec
   uint32_t first_instance = 0;  // those below it are over
 };
 

@@ -77,6 +77,8 @@ struct TaskSpec {
   bool checksums = true;
   absl::Duration deadline = absl::Seconds(60);  // from Start
   absl::Duration stall_limit = absl::Seconds(5);
+  // What a device both holds and needs is not copied: who waits for it reads it where it is.
+  bool leaves_own = false;
   // Senders wait until the receiver at the other end of a channel says that it is there.
   bool receivers_say_ready = false;
 };

@@ -52,14 +52,24 @@ std::optional<Split> SplitOf(const GroupRoute& route, int64_t instances, const C
   return std::nullopt;
 }
 
+// Of an instance of these.
+int64_t ArrayBytesWanted(const std::vector<const GroupRoute*>& routes, const CourseSizes& sizes) {
+  int64_t summands = 1;
+  for (const GroupRoute* const route : routes) {
+    summands = std::max(summands, route->lowering->summands());
+  }
+  const int64_t bytes_of_summand = std::min(kStepChunkBytes, sizes.array_bytes / 4);
+  return std::clamp(summands * bytes_of_summand, sizes.array_bytes, 4 * sizes.array_bytes);
+}
+
 // So many that arrays stay small, and that all groups, or those with nearly all bytes, can be dealt
 // out to.
 int64_t InstancesOf(const std::vector<const GroupRoute*>& routes, const CourseSizes& sizes) {
   int64_t bytes = 0;
   for (const GroupRoute* const route : routes) bytes += route->array_bytes();
   const int64_t worth = std::min(sizes.instances, bytes / sizes.array_bytes_min);
-  const int64_t wanted =
-      std::clamp<int64_t>(std::max(bytes / sizes.array_bytes, worth), 1, kInstancesMax);
+  const int64_t wanted = std::clamp<int64_t>(
+      std::max(bytes / ArrayBytesWanted(routes, sizes), worth), 1, kInstancesMax);
   int64_t best = 1;
   int64_t best_rest = bytes;
   for (int64_t instances = wanted; instances <= 4 * wanted && best_rest > 0; ++instances) {

@@ -14,10 +14,15 @@
 
 namespace crossmesh {
 
+// The most of a chunk in a step of a course in host memory: an instance has little, and others
+// overlap with it. By measurement (docs/benchmarks/collectives.md).
+inline constexpr int64_t kStepChunkBytes = int64_t{1} << 20;
+
 // What decides into how many instances a course is cut.
 struct CourseSizes {
   // What the arrays of an instance take on a device, at most and nearly: so little that they stay
-  // in caches, and so much that messages are worth their cost.
+  // in caches, and so much that messages are worth their cost. Of more than four summands it is in
+  // proportion to them, up to four times as much, where a summand would have less than a chunk.
   int64_t array_bytes = int64_t{4} << 20;
   // Less than that where it makes so many instances, but for arrays below a least size: until the
   // first one has gone through its first steps, and while the last one does the rest, NICs idle.

@@ -323,6 +323,12 @@ int64_t Lowering::array_bytes() const {
   return bytes;
 }
 
+int64_t Lowering::summands() const {
+  int64_t most = 1;
+  for (const Move& move : moves_) most = std::max(most, Product(move.reduced, space_));
+  return most;
+}
+
 absl::StatusOr<std::vector<LoweredStep>> Lowering::Steps(int64_t slabs) const {
   if (slabs < 1 || slab_place_.length % slabs != 0) {
     return absl::InvalidArgumentError(absl::StrCat("slabs: expected a number that divides ",

@@ -50,6 +50,8 @@ class Lowering {
   // Bytes of the fullest device's largest array that is neither its source nor its destination,
   // with summands; 0 where there is none.
   int64_t array_bytes() const;
+  // The most summands that a step brings to a device; 1 where there are no sums.
+  int64_t summands() const;
   SlabPlace slab_place() const { return slab_place_; }
   // Whether the derivation has a step in which cuts of both sides do not divide each other and one
   // is strided. Then the steps are reductions, if any, and one move.

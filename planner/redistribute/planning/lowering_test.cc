@@ -139,6 +139,7 @@ TEST(Lowering, AStridedCutIsADimensionOfItsOwn) {
   // Rows of a device can be cut into slabs, and so can the columns of all of them.
   EXPECT_EQ(lowering.slab_place().length, 12);
   EXPECT_EQ(lowering.array_bytes(), 2 * 4 * 12 * 4 / 4);
+  EXPECT_EQ(lowering.summands(), 1);
   ASSERT_OK_AND_ASSIGN(const std::vector<LoweredStep> slabs, lowering.Steps(3));
   EXPECT_EQ(ToString(slabs[0].shape), "[2, 4, 4]");
   EXPECT_EQ(slabs[0].slab.row_dimension, 2);
@@ -161,6 +162,7 @@ TEST(Lowering, AnAllReduceReducesPartsAndGathersThem) {
   EXPECT_EQ(ToString(Layout(steps[0].destination)), "[-, -, a0, a1, -]");
   EXPECT_EQ(steps[0].slab.summand_dimensions, 2);
   EXPECT_EQ(steps[0].reduction, (Reduction{.divisor = 4}));
+  EXPECT_EQ(lowering.summands(), 4);
   EXPECT_EQ(steps[1].reduction, std::nullopt);
   EXPECT_EQ(KindOf(steps[0], lowering), StepKind::kReduceScatter);
   EXPECT_EQ(KindOf(steps[1], lowering), StepKind::kAllGather);

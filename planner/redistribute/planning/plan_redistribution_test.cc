@@ -125,6 +125,28 @@ TEST(PlanRedistribution, ArraysAreNoLargerThanASixteenthUnlessTheyAreSmall) {
   EXPECT_EQ(of_four.courses()[0].instances, 4);
 }
 
+// About 256 MiB of summands on each device, which come to a part of their sum on each.
+int32_t InstancesOfSums(int64_t devices) {
+  const std::vector<Axis> axes = {{"x", devices}};
+  const RedistributionRequest request{
+      .axes = axes,
+      .shape = Shape::Create({{8192 / devices * devices, 8192}}).value(),
+      .item_bytes = 4,
+      .source = EndOf(*ParseLayout("[-, -]"), axes, std::vector<std::string>{"x"}).value(),
+      .destination = EndOf(*ParseLayout("[x, -]"), axes).value()};
+  const absl::StatusOr<Plan> plan = PlanOf(RequestOf(request, {.devices_of_host = devices}));
+  CHECK_OK(plan);
+  return plan->courses()[0].instances;
+}
+
+// Arrays of 4 MiB have that of up to four summands.
+TEST(PlanRedistribution, ASummandOfAnInstanceHasAChunkUnlessThereAreMany) {
+  EXPECT_EQ(InstancesOfSums(2), 64);
+  EXPECT_EQ(InstancesOfSums(4), 64);
+  EXPECT_EQ(InstancesOfSums(8), 32);
+  EXPECT_EQ(InstancesOfSums(31), 16);
+}
+
 // The number after `name` in a message.
 int64_t NumberAfter(absl::string_view name, absl::string_view message) {
   const size_t at = message.find(name);

@@ -3,18 +3,10 @@
 #include "common/base/status_macros.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <memory>
 #include <utility>
 
 namespace crossmesh {
-namespace {
-
-// The most of a chunk in a step of a course: an instance has little, and others overlap with it. By
-// measurement (docs/benchmarks/collectives.md).
-constexpr int64_t kStepChunkBytes = int64_t{1} << 20;
-
-}  // namespace
 
 absl::StatusOr<Course<Plan>> StepPlanner::PlanSteps(const Course<StepTable>& draft) const {
   Course<Plan> course{.instances = draft.instances,
