@@ -17,6 +17,9 @@ namespace {
 constexpr int64_t kInstancesMax = 1024;
 static_assert(4 * kInstancesMax <= kCourseInstancesMax);
 
+// Of so many summands arrays are as large as of one.
+constexpr int64_t kSummandsAtOnce = 4;
+
 // How a group's tensors are dealt out to the instances of a course: so many in each, of which each
 // has so many slabs.
 struct Split {
@@ -58,8 +61,8 @@ int64_t ArrayBytesWanted(const std::vector<const GroupRoute*>& routes, const Cou
   for (const GroupRoute* const route : routes) {
     summands = std::max(summands, route->lowering->summands());
   }
-  const int64_t bytes_of_summand = std::min(kStepChunkBytes, sizes.array_bytes / 4);
-  return std::clamp(summands * bytes_of_summand, sizes.array_bytes, 4 * sizes.array_bytes);
+  const int64_t of_summand = std::min(kStepChunkBytes, sizes.array_bytes / kSummandsAtOnce);
+  return std::max(sizes.array_bytes, std::min(summands, 4 * kSummandsAtOnce) * of_summand);
 }
 
 // So many that arrays stay small, and that all groups, or those with nearly all bytes, can be dealt

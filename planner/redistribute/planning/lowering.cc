@@ -1,6 +1,5 @@
 #include "planner/redistribute/planning/lowering.h"
 
-#include "common/base/check.h"
 #include "common/base/status_macros.h"
 
 #include <algorithm>
@@ -12,133 +11,6 @@
 
 namespace crossmesh {
 namespace {
-
-// An index of a tensor, row-major over all dimensions, is a number of mixed radix; a cut is one of
-// its digits, from `low` to `high`.
-struct Digit {
-  int64_t low = 1;
-  int64_t high = 1;
-  int32_t atom = -1;
-};
-
-// A part of the index of which both types of a step cut nothing but the top.
-struct IndexPart {
-  int64_t low = 1;
-  int64_t high = 1;
-  bool is_slab = false;
-};
-
-// Cuts of a type as digits of the whole index, major first; those of a dimension that does not
-// divide are all of it. What cuts a dimension of one element is no digit: no index has it.
-class TypeDigits {
- public:
-  TypeDigits(const TypeSpace& space, const LocalType& type) {
-    int64_t below = 1;
-    for (int d = space.shape().rank() - 1; d >= 0; --d) {
-      const int64_t length = space.shape()[d];
-      if (length == 1) continue;
-      std::vector<Digit> of_dimension;
-      for (const DimensionCut& cut : type.dimensions[d]) {
-        const int64_t size = space.atoms()[cut.atom].size;
-        if (cut.stride == 0) uneven_.push_back({below, below * length});
-        of_dimension.push_back(
-            cut.stride == 0 ? Digit{below, below * length, cut.atom}
-                            : Digit{cut.stride * below, cut.stride * below * size, cut.atom});
-      }
-      digits_.insert(digits_.begin(), of_dimension.begin(), of_dimension.end());
-      below *= length;
-    }
-  }
-
-  const std::vector<Digit>& digits() const { return digits_; }
-  // Dimensions that do not divide, from low to high.
-  const std::vector<IndexPart>& uneven() const { return uneven_; }
-
- private:
-  std::vector<Digit> digits_;
-  std::vector<IndexPart> uneven_;
-};
-
-// Where an index may be cut apart so that every digit of all types is in one part: ascending.
-std::vector<int64_t> Boundaries(int64_t elements, std::span<const TypeDigits> types,
-                                std::span<const int64_t> more) {
-  std::vector<int64_t> all = {1, elements};
-  all.insert(all.end(), more.begin(), more.end());
-  for (const TypeDigits& type : types) {
-    for (const Digit& digit : type.digits()) {
-      all.push_back(digit.low);
-      all.push_back(digit.high);
-    }
-  }
-  std::ranges::sort(all);
-  all.erase(std::ranges::unique(all).begin(), all.end());
-  std::vector<int64_t> kept;
-  for (const int64_t boundary : all) {
-    const bool is_comparable = std::ranges::all_of(
-        all, [&](int64_t other) { return other % boundary == 0 || boundary % other == 0; });
-    const bool is_inside = std::ranges::any_of(types, [&](const TypeDigits& type) {
-      return std::ranges::any_of(type.digits(), [&](const Digit& digit) {
-        return digit.low < boundary && boundary < digit.high;
-      });
-    });
-    if (is_comparable && !is_inside) kept.push_back(boundary);
-  }
-  return kept;
-}
-
-bool Touches(const TypeDigits& type, int64_t low, int64_t high) {
-  return std::ranges::any_of(
-      type.digits(), [&](const Digit& digit) { return digit.low < high && low < digit.high; });
-}
-
-bool IsUneven(const TypeDigits& type, int64_t low, int64_t high) {
-  return std::ranges::any_of(
-      type.uneven(), [&](const IndexPart& part) { return part.low < high && low < part.high; });
-}
-
-// The parts of an index, major first, that both types cut from their tops on or not at all; a slab
-// is one by itself.
-std::vector<IndexPart> PartsOf(int64_t elements, std::span<const TypeDigits> types,
-                               const SlabPlace& place, int64_t slabs) {
-  const auto is_cut = [&](int64_t low, int64_t high) {
-    return std::ranges::any_of(types,
-                               [&](const TypeDigits& type) { return Touches(type, low, high); });
-  };
-  const int64_t slab_high = place.stride * place.length;
-  const int64_t slab_low = slab_high / slabs;
-  std::vector<int64_t> more;
-  if (slabs > 1) more = {slab_low, slab_high};
-  const std::vector<int64_t> boundaries = Boundaries(elements, types, more);
-  std::vector<IndexPart> parts;
-  for (size_t i = boundaries.size() - 1; i > 0; --i) {
-    const auto [low, high] = std::pair(boundaries[i - 1], boundaries[i]);
-    const bool is_slab = slabs > 1 && low == slab_low && high == slab_high;
-    // What neither cuts is one part with its neighbour.
-    if (!is_slab && !is_cut(low, high) && !parts.empty() && !parts.back().is_slab &&
-        parts.back().low == high && !is_cut(parts.back().low, parts.back().high)) {
-      parts.back().low = low;
-    } else {
-      parts.push_back({.low = low, .high = high, .is_slab = is_slab});
-    }
-  }
-  return parts;
-}
-
-std::string AxisName(int32_t atom) { return absl::StrCat("a", atom); }
-
-// Atoms that cut a part from its top on, major first; nothing where its cuts are elsewhere.
-std::optional<std::vector<std::string>> CutsOf(const TypeDigits& type, const IndexPart& part) {
-  std::vector<std::string> axes;
-  int64_t top = part.high;
-  const bool is_uneven = IsUneven(type, part.low, part.high);
-  for (const Digit& digit : type.digits()) {
-    if (digit.high <= part.low || digit.low >= part.high) continue;
-    if (!is_uneven && (digit.high != top || digit.low % part.low != 0)) return std::nullopt;
-    axes.push_back(AxisName(digit.atom));
-    top = digit.low;
-  }
-  return axes;
-}
 
 bool JoinsAtoms(const LocalType& type) {
   return std::ranges::any_of(type.dimensions, [](const std::vector<DimensionCut>& cuts) {
@@ -289,26 +161,13 @@ bool Lowering::SplitDimension(int64_t length, std::span<const int32_t> atoms,
   return false;
 }
 
-// The most major part that leaves slabs enough, else the longest.
 void Lowering::FindSlabPlace() {
-  constexpr int64_t kSlabsWanted = 64;
   std::vector<TypeDigits> types;
   for (const Move& move : moves_) {
     types.emplace_back(space_, move.before);
     types.emplace_back(space_, move.after);
   }
-  const std::vector<int64_t> boundaries = Boundaries(space_.shape().elements(), types, {});
-  slab_place_ = {};
-  for (size_t i = 1; i < boundaries.size(); ++i) {
-    const auto [low, high] = std::pair(boundaries[i - 1], boundaries[i]);
-    const bool is_cut = std::ranges::any_of(
-        types, [&](const TypeDigits& type) { return Touches(type, low, high); });
-    if (is_cut) continue;
-    const int64_t length = high / low;
-    if (length >= kSlabsWanted || length > slab_place_.length) {
-      slab_place_ = {.stride = low, .length = length};
-    }
-  }
+  slab_place_ = SlabPlaceOf(space_.shape().elements(), types);
 }
 
 int64_t Lowering::array_bytes() const {

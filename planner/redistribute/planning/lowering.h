@@ -6,6 +6,7 @@
 #include "common/mesh/shape.h"
 #include "common/plan/tensor_table.h"
 #include "planner/redistribute/derivation.h"
+#include "planner/redistribute/planning/index_parts.h"
 
 #include <cstdint>
 #include <optional>
@@ -25,13 +26,6 @@ struct LoweredStep {
   AxisLayout destination;
   Slab slab;  // but for in_source and in_destination
   std::optional<Reduction> reduction = std::nullopt;
-};
-
-// A part of a tensor's index that no step cuts: tensors can be cut there into slabs, each of which
-// goes through all steps by itself.
-struct SlabPlace {
-  int64_t stride = 1;  // elements of the whole tensor from one index to the next
-  int64_t length = 1;  // slabs there can be, or any number that divides it
 };
 
 // What a derivation comes to. Slices move nothing, and are done together with the step after them,
