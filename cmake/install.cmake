@@ -65,5 +65,7 @@ foreach(component IN ITEMS controller worker)
   install(FILES deploy/systemd/crossmesh.sysusers DESTINATION /usr/lib/sysusers.d RENAME ${package}.conf ${where})
   install(FILES deploy/systemd/${package}.default DESTINATION /etc/default RENAME ${package} ${where})
 endforeach()
+install(FILES deploy/systemd/crossmesh-worker.tmpfiles
+  DESTINATION /usr/lib/tmpfiles.d RENAME crossmesh-worker.conf COMPONENT worker_service EXCLUDE_FROM_ALL)
 
 include(packages)

@@ -132,6 +132,10 @@ class PackageTest(unittest.TestCase):
             link = self.machine.path(f"/etc/systemd/system/multi-user.target.wants/{name}.service")
             self.assertEqual(os.readlink(link).removeprefix("/usr"), f"/lib/systemd/system/{name}.service")
 
+    def test_systemd_finds_what_pages_storages_get(self):
+        self.assertTrue(self.machine.path("/usr/lib/tmpfiles.d/crossmesh-worker.conf").exists())
+        self.assertFalse(self.machine.path("/usr/lib/tmpfiles.d/crossmesh-controller.conf").exists())
+
     def test_daemons_have_a_user_without_password_and_shell(self):
         user = self.machine.user(USER)
         self.assertRegex(user["password"], r"^[!*]+$")

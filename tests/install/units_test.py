@@ -65,6 +65,19 @@ class UnitsTest(unittest.TestCase):
                 folders = set(re.findall(rf'{specifier}/([^/ "]+)', said))
                 self.assertEqual(folders, set(settings[setting]))
 
+    @unittest.skipUnless(shutil.which("systemd-tmpfiles"), "no systemd-tmpfiles")
+    def test_storages_get_huge_pages_where_linux_leaves_the_choice(self):
+        choice = "sys/kernel/mm/transparent_hugepage/shmem_enabled"
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            create = ["systemd-tmpfiles", "--create", f"--root={root}", DEPLOY / "systemd/crossmesh-worker.tmpfiles"]
+            subprocess.run(create, check=True)
+            self.assertFalse((root / choice).exists())
+            (root / choice).parent.mkdir(parents=True)
+            (root / choice).touch()
+            subprocess.run(create, check=True)
+            self.assertEqual((root / choice).read_text(), "advise")
+
     def test_systemd_waits_for_longer_than_the_daemon_takes_to_stop(self):
         for unit, settings in self.each():
             usage = subprocess.run([BUILD / "bin" / unit.stem, "--help"], capture_output=True, text=True, check=True)
