@@ -28,7 +28,9 @@ PAGE = ROOT / "docs/operations.md"
 HOSTS = {"node-a": "192.0.2.1", "node-b": "192.0.2.2"}
 MEMBERS = ("192.0.2.11", "192.0.2.12", "192.0.2.13")
 # What the page uses that is neither essential nor what the packages need.
-TOOLS = ["apt", "curl", "etcd-client", "jq", "procps"]
+TOOLS = ["apt", "curl", "etcd-client", "jq", "procps", "systemd-standalone-tmpfiles"]
+# Whether Linux gives storages huge pages.
+PAGES_OF_STORAGES = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 BLOCK_WITHIN_S = 120
 REMARK = re.compile(r"\s*<!-- (?:not run: (?P<reason>.+)|on (?P<host>[a-z-]+)) -->$")
 
@@ -135,6 +137,8 @@ class OperationsTest(unittest.TestCase):
             machine.path("/root/packages").mkdir()
             for package in packages:
                 shutil.copy(package, machine.path("/root/packages"))
+            machine.path(PAGES_OF_STORAGES).parent.mkdir(parents=True)
+            machine.path(PAGES_OF_STORAGES).touch()
             self.addCleanup(Manager(machine).stop)
 
     def run_block(self, block: Block) -> None:
@@ -156,6 +160,8 @@ class OperationsTest(unittest.TestCase):
             else:
                 self.run_block(block)
         self.assertGreater(len([block for block in found if not block.reason]), 10)
+        for machine in self.machines.values():
+            self.assertEqual(machine.path(PAGES_OF_STORAGES).read_text(), "advise")
 
 
 def main() -> None:
