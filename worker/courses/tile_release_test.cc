@@ -120,6 +120,7 @@ class ArenaTaskRunner final : public TaskRunner, private TaskObserver {
     const std::shared_ptr<Arena> arena = count_.Make(tensors.devices()[device], layout.bytes);
     devices_.insert(tensors.devices()[device]);
     if (side == Side::kSource) sources_.push_back(arena);
+    if (side == Side::kDestination) arena->UseSmallPages();  // as its lease does
     for (size_t t = 0; t < tiles.tensor.size(); ++t) {
       if (tiles.tensor[t] == nullptr) continue;
       std::byte* const tile = arena->bytes().data() + layout.offset_of_tensor[t];

@@ -69,6 +69,11 @@ absl::Status Arena::status() const {
   return device_memory_ == nullptr ? absl::OkStatus() : device_memory_->is_made().status();
 }
 
+void Arena::UseSmallPages() const {
+  // A hint that only systems with huge pages know.
+  if (can_release_) madvise(bytes_.data(), mapped_bytes_, MADV_NOHUGEPAGE);
+}
+
 Arena::~Arena() {
   if (mapped_bytes_ > 0) munmap(bytes_.data(), mapped_bytes_);
 }

@@ -50,6 +50,9 @@ class Arena {
   absl::Status status() const;
   // Whether ReleasePages gives memory of it back: its own, of the host, in small pages.
   bool can_release() const { return can_release_; }
+  // What is written for the first time from here on takes no more memory than its small pages. For
+  // what is filled while other memory is given back.
+  void UseSmallPages() const;
   // What it takes of a budget; null: nothing. Set by its maker, before others have it.
   void SetCharge(std::shared_ptr<MemoryCharge> charge) { charge_ = std::move(charge); }
   MemoryCharge* charge() const { return charge_.get(); }

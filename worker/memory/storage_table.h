@@ -203,6 +203,7 @@ class StorageTable::Lease {
   std::span<std::byte> bytes() const { return arena_->bytes(); }
   const StorageKey& key() const { return key_; }
   bool can_release() const { return arena_->can_release(); }
+  void UseSmallPages() const { arena_->UseSmallPages(); }
   // From here on bytes may have changed, whether or not the lease is committed.
   void BeginWriting() { state_unwritten_.reset(); }
   // Aborted when a process has used the memory since the lease began, and says so by its word.

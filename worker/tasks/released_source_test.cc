@@ -9,21 +9,29 @@
 #include "worker/tasks/task_leases.h"
 #include "worker/tasks/worker_task.h"
 
+#include <algorithm>
+#include <cinttypes>
 #include <cstdint>
+#include <cstdio>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <absl/strings/str_split.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace crossmesh {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr int64_t kBytes = 64;
 constexpr DeviceRank kDevice = 0;
@@ -47,6 +55,22 @@ std::shared_ptr<const LaidOutPart> PartThatGivesItsSourceUp() {
   auto part = LaidOutPart::Create(std::make_shared<const WorkerPart>(parts->front()));
   CHECK_OK(part);
   return *std::move(part);
+}
+
+// The two letters each that Linux has for how this process maps an address.
+std::vector<std::string> FlagsOfMapping(const void* address) {
+  std::ifstream mappings("/proc/self/smaps");
+  const auto wanted = reinterpret_cast<uintptr_t>(address);
+  bool is_wanted = false;
+  for (std::string line; std::getline(mappings, line);) {
+    uintptr_t begin = 0, end = 0;
+    if (sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &begin, &end) == 2) {
+      is_wanted = begin <= wanted && wanted < end;
+    } else if (is_wanted && line.starts_with("VmFlags: ")) {
+      return absl::StrSplit(line.substr(9), ' ', absl::SkipEmpty());
+    }
+  }
+  return {};
 }
 
 class ReleasedSourceTest : public testing::Test {
@@ -117,6 +141,14 @@ TEST_F(ReleasedSourceTest, IsIntactWhenTheTaskFailsBefore) {
   }
   EXPECT_EQ(StateOf("weights"), StorageState::kReady);
   EXPECT_OK(TaskLeases::Take(request_, *part_, storages_).status());
+}
+
+TEST_F(ReleasedSourceTest, ItsDestinationIsFilledBySmallPages) {
+  ASSERT_OK_AND_ASSIGN(const TaskLeases leases, TaskLeases::Take(request_, *part_, storages_));
+  const void* const source = leases.BindSources(*part_).at(kDevice).tensor[0];
+  if (!std::ranges::count(FlagsOfMapping(source), "hg")) GTEST_SKIP() << "no huge pages here";
+  const void* const destination = leases.BindDestinations(*part_).at(kDevice).tensor[0];
+  EXPECT_THAT(FlagsOfMapping(destination), AllOf(Contains("nh"), Not(Contains("hg"))));
 }
 
 TEST_F(ReleasedSourceTest, ADestinationOfOtherMemoryIsRefusedByName) {

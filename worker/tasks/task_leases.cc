@@ -134,6 +134,8 @@ absl::Status TaskLeases::TakeDestinations(const StartRequest& request, const Lai
           ": expected this worker's own memory of the host, in small pages, where the source is ",
           "released, found other memory"));
     }
+    // What it takes is to grow as that of the source shrinks.
+    if (releases_source_) lease->UseSmallPages();
     destinations_.emplace(device, *std::move(lease));
   }
   return absl::OkStatus();
